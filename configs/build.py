@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 from configs import checks, composing, own, stored
 from configs.errors import ConfigError, paragraph
+from configs.words import quoted
 from hyperbolic.diagnostics import NonFiniteError
 from hyperbolic.geometry import Geometry
 from hyperbolic.layers.guard import OffManifoldError, validate_points
@@ -167,11 +168,13 @@ def _trained(checkpoint: dict[str, Any], setting: str, dtype: torch.dtype = torc
     return task.eval(), data
 
 
-def rebuild(checkpoint: Mapping[str, Any], portable: bool = False) -> tuple[Task, TaskData]:
+def rebuild(
+    checkpoint: Mapping[str, Any], portable: bool = False, data_dir: Path | None = None
+) -> tuple[Task, TaskData]:
     """Task and data of the run that wrote a checkpoint (`tasks.resume.read`); the model has its first weights.
 
     portable: take the vocabulary that the checkpoint keeps in the place of the data's files, which is enough for
-    predictions and the names of points.
+    predictions and the names of points. data_dir: the folder of the user's own data, where it is not that of the run.
 
     Raises:
         UserError: the model cannot be built from the configuration that the checkpoint keeps.
@@ -179,7 +182,8 @@ def rebuild(checkpoint: Mapping[str, Any], portable: bool = False) -> tuple[Task
     file = checkpoint["file"]
     try:
         with stored.offered(checkpoint, str(file), portable):
-            cfg = composing.composed(f"experiment={stored.CHOICE}")
+            place = [] if data_dir is None else [f"data.dir={quoted(data_dir.absolute())}"]
+            cfg = composing.composed(f"experiment={stored.CHOICE}", *place)
             values = checks.check(cfg)
             task, data = build(values, checkpoint if portable else None)
             task.origin = stored.origin(cfg, values, data.identity)

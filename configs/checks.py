@@ -86,7 +86,7 @@ def check(cfg: DictConfig) -> dict[str, Any]:
         key = "data.dir" if "data.dir" in unknown else unknown[0]
         raise ConfigError(
             f"{key}={brief(flat(values)[key])}: a checkpoint keeps no absolute path, of this one only its last part. "
-            f"Say where it is with {key}=..."
+            f"Say where it is with {key}=...{' (--data FOLDER of a script)' if key == 'data.dir' else ''}"
         )
     for name in ("geometry", "geometry.parts", "encoder"):
         node = values

@@ -144,7 +144,7 @@ def main(arguments: list[str] | None = None) -> int:
     whole("--most", options.most, 1)
     if options.output and options.output.is_dir():
         raise UserError(f"--output {options.output} is a folder; name a file in it, as {options.output}/errors.md.")
-    a, b = (load(run, options.state) for run in read_runs(options.runs))
+    a, b = (load(run, options.state, options.data) for run in read_runs(options.runs))
     text = table(a, b, options.split, compare(a, b, options.split), options.most)
     if options.output:
         options.output.parent.mkdir(parents=True, exist_ok=True)
@@ -163,6 +163,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--most", type=int, default=20, metavar="N", help="examples that are listed (20)")
     parser.add_argument("--output", type=Path, metavar="FILE.md", help="a file, in the place of the screen")
     parser.add_argument("--state", choices=list(STATES), default="best", help="weights that were tested, or the last")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="your own data (data.dir), where they have moved")
     return parser
 
 

@@ -120,7 +120,7 @@ def draw(figures: Sequence[str], runs: Sequence[Run], options: FigureOptions) ->
 
     Raises UserError, after those that can be drawn, where a figure that was named cannot, or of `all` none.
     """
-    models = functools.cache(lambda k: load(runs[k], options.state))
+    models = functools.cache(lambda k: load(runs[k], options.state, options.data))
     places = {id(run): k for k, run in enumerate(runs)}
     failures: dict[str, str] = {}
     names = list(FIGURES) if EVERY in figures else list(dict.fromkeys(figures))
@@ -161,7 +161,7 @@ def _figure_options(options: argparse.Namespace) -> FigureOptions:
         raise UserError(f"--out {options.out} is a file; name a folder.")
     return FigureOptions(
         options.out, options.format, labels, options.name, options.words_drawn, options.state, options.pairs,
-        read_titles(options.titles),
+        read_titles(options.titles), options.data,
     )  # fmt: skip
 
 
@@ -178,6 +178,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--format", choices=FORMATS, default="png", help="of pictures; tables are Markdown")
     parser.add_argument("--name", help="what the files are called after the figure's name, in the place of the runs")
     parser.add_argument("--state", choices=list(STATES), default="best", help="weights that were tested, or the last")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="your own data (data.dir), where they have moved")
     parser.add_argument(
         "--words", dest="words_drawn", type=int, default=2000, metavar="N", help="drawn in attention and accumulation"
     )

@@ -203,8 +203,8 @@ def _word(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def load(run: Run, state: str = "best") -> Trained:
-    """The trained model of a run. state: "best", which was tested, or "last".
+def load(run: Run, state: str = "best", data_dir: Path | None = None) -> Trained:
+    """The trained model of a run. state: "best", which was tested, or "last". data_dir: where its own data lie now.
 
     Raises UserError where the checkpoint is missing, the model cannot be built again from the run's settings, or the
     data that are there have other types or words than those it was trained with.
@@ -217,15 +217,17 @@ def load(run: Run, state: str = "best") -> Trained:
         if (mode := run.settings.get("mode", "fit")) != "fit":
             remedy = f"It is one of mode={mode}; name the run that trained the model: {run.settings.get('checkpoint')}."
         raise UserError(f"{run.folder}: the run has no checkpoint checkpoints/{STATES[state][-1]}. {remedy}")
-    return restore(run, resume.read(there[state], str(run.folder)))
+    return restore(run, resume.read(there[state], str(run.folder)), data_dir=data_dir)
 
 
-def restore(run: Run, checkpoint: dict[str, Any], portable: bool = False) -> Trained:
+def restore(
+    run: Run, checkpoint: dict[str, Any], portable: bool = False, data_dir: Path | None = None
+) -> Trained:
     """The trained model of a run with the weights of a checkpoint, from `tasks.resume.read`; portable: without its
     data, as far as the checkpoint keeps them. What its training said of the data is not said again. Raises UserError as
     `load` does."""
     with contextlib.redirect_stdout(io.StringIO()):
-        task, data = rebuild(checkpoint, portable)
+        task, data = rebuild(checkpoint, portable, data_dir)
     if unequal := resume.differences(checkpoint, task.origin, ("data",)):
         raise UserError(
             f"{run.folder}: its model was trained with {'; '.join(unequal)}, so that names would be wrong. Put back "

@@ -34,6 +34,7 @@ class FigureOptions:
     state: str  # best or last
     pairs: Path | None = None  # file of pairs of sentences
     titles: Mapping[str, str] = field(default_factory=dict)  # of entities and nodes, by name
+    data: Path | None = None  # the user's own data, where they have moved
 
     def path(self, figure: str, runs: Sequence[Run], suffix: str | None = None) -> Path:
         if len(runs) <= 2:

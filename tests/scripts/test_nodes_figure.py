@@ -16,10 +16,12 @@ from matplotlib.text import Annotation
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
 from hyperbolic.manifolds.charts import convert
 from scripts.drawing import canvas, charts, nodes
+from scripts.figures import main
 from scripts.trained import Run, Trained
 from tasks.errors import UserError
 from tasks.graph.graph import Graph
 from tasks.names import Names
+from tests import cli
 
 N, D = 60, 5
 EDGES = np.array([(min(k, (k - 1) // 3), max(k, (k - 1) // 3)) for k in range(1, N)])  # a tree of three children each
@@ -157,3 +159,16 @@ def test_titles_stand_in_the_place_of_names(figures, options):
     nodes.draw([graph.run], lambda _: graph, titled)
     panel = figures[0].subfigs[0].axes[0]
     assert [text.get_text() for text in panel.texts if isinstance(text, Annotation)] == ["Tromsø"]
+
+
+def test_data_that_have_moved_are_named(tmp_path, capsys):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "edges.tsv").write_text("".join(f"{k}\t{(k - 1) // 3}\n" for k in range(1, N)))
+    run = cli.call("task=graph", f"data.dir={tmp_path}/mine", "trainer.max_epochs=1", *cli.QUIET, *cli.places(tmp_path))
+    assert run.code == 0, run.err
+    (tmp_path / "mine").rename(tmp_path / "moved")
+    folder = str(run.record_path.parent)
+    assert main(["nodes", folder]) == 1
+    assert "Say where it is with data.dir=... (--data FOLDER of a script)" in capsys.readouterr().err
+    assert main(["nodes", folder, "--data", str(tmp_path / "moved")]) == 0
+    assert "figure: " in capsys.readouterr().out
