@@ -83,9 +83,14 @@ class Documents:
         (B,). All int64. It is `pad` without the rows that are padding alone."""
         first = self.starts[index]
         counts = self.starts[index + 1] - first
-        ends = counts.cumsum(0)
-        rows = (first - ends + counts).repeat_interleave(counts) + torch.arange(int(counts.sum()))
-        return *self.sentences.pad(rows), counts
+        return *self.sentences.pad(ranges(first, counts)[1]), counts
+
+
+def ranges(first: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """The places first, first + 1, ... of which each of B rows has as many as counts (B,) says, one row's after the
+    other's: the rows (sum,) and the places (sum,)."""
+    rows = torch.arange(len(counts), device=counts.device).repeat_interleave(counts)
+    return rows, first[rows] + torch.arange(len(rows), device=counts.device) - (counts.cumsum(0) - counts)[rows]
 
 
 def _pad(ids: Tensor, first: Tensor, lengths: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from tasks.batches import Share
 from tasks.errors import UserError
+from tasks.ragged import ranges
 
 
 class Facts:
@@ -72,8 +73,7 @@ class Facts:
         start, stop = self._places(e, r)
         counts = stop - start
         offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-        within = torch.arange(int(offsets[-1]), device=e.device) - offsets[:-1].repeat_interleave(counts)
-        return offsets, self.codes[start.repeat_interleave(counts) + within] % self.n_entities
+        return offsets, self.codes[ranges(start, counts)[1]] % self.n_entities
 
     def queries(self) -> Tensor:
         """All (e, r) that have answers, long (Q, 2), r up to 2R."""

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from tasks.errors import UserError
+from tasks.ragged import ranges
 from tasks.reading import brief
 
 LEAKS = 0.05  # share of the test with its reverse in train, from which on it is said
@@ -66,7 +67,5 @@ def _reverses(triples: Tensor, among: Tensor, n: int) -> tuple[Tensor, Tensor]:
     pairs, order = (among[:, 0] * n + among[:, 2]).sort()
     reverse = triples[:, 2] * n + triples[:, 0]
     first = torch.searchsorted(pairs, reverse)
-    count = torch.searchsorted(pairs, reverse, right=True) - first
-    rows = torch.arange(len(triples)).repeat_interleave(count)
-    places = torch.arange(len(rows)) - (count.cumsum(0) - count)[rows] + first[rows]
+    rows, places = ranges(first, torch.searchsorted(pairs, reverse, right=True) - first)
     return rows, among[order[places], 1]

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tasks.ragged import ranges
+
 _DENSE = 0.05  # share of the nodes from which on they are counted all together
 
 
@@ -18,10 +20,8 @@ class Ancestors:
     def pairs(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """(rows, ancestors): the position among `nodes` (B,) and the other end of every pair of theirs."""
         start = self.offsets[nodes]
-        counts = self.offsets[nodes + 1] - start
-        rows = torch.arange(len(nodes), device=nodes.device).repeat_interleave(counts)
-        within = torch.arange(len(rows), device=nodes.device) - (counts.cumsum(0) - counts).repeat_interleave(counts)
-        return rows, self.nodes[start.repeat_interleave(counts) + within]
+        rows, places = ranges(start, self.offsets[nodes + 1] - start)
+        return rows, self.nodes[places]
 
     def to(self, device: torch.device) -> "Ancestors":
         return self if self.offsets.device == device else Ancestors(self.offsets.to(device), self.nodes.to(device))
