@@ -119,10 +119,9 @@ def cached(
     make: Callable[[], Value],
     write: Callable[[Path, Value], object],
     what: str,
-    setting: str = "paths.cache_dir=...",
 ) -> Value:
     """What `make` makes, kept with `cached_folder` by `write` and taken from there by `read` the next time; where it
-    cannot be kept, it is used without, with a warning that calls it `what` and names the `setting` of another place."""
+    cannot be kept, it is used without, with a warning that calls it `what`."""
     values: list[Value] = []
 
     def fill(folder: Path) -> None:
@@ -134,7 +133,7 @@ def cached(
     except OSError as error:  # of the cache: what is read to make the value raises UserError
         warnings.warn(
             f"The {what} could not be kept in {place.parent} ({error.strerror or error}), so every run makes them "
-            f"again; {setting} names another folder.",
+            f"again; paths.cache_dir=... names another folder.",
             stacklevel=2,
         )
         return values[0] if values else make()

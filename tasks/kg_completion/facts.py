@@ -12,6 +12,8 @@ from tasks.batches import Share
 from tasks.errors import UserError
 from tasks.ragged import ranges
 
+ROUNDS = 100  # so often a wrong answer is drawn that is true
+
 
 class Facts:
     """The answers of queries (e, r, ?), also in the other direction: (e, r + R, ?) asks for the heads of (?, r, e).
@@ -87,7 +89,6 @@ def corrupt(
     n: int,
     facts: Facts,
     self_share: float = 0.0,
-    rounds: int = 100,
     draws: torch.Generator | None = None,
     share: Share | None = None,
 ) -> Tensor:
@@ -95,7 +96,7 @@ def corrupt(
     Where e is (B, n), each of them has an entity of its own in its query.
 
     self_share: the share of queries whose first one is e itself, where that is wrong. What is true is drawn anew, up to
-    `rounds` times; only a query that nearly every entity answers can keep a true one. draws: None for PyTorch's own.
+    ROUNDS times; only a query that nearly every entity answers can keep a true one. draws: None for PyTorch's own.
     share: of the whole batch, with whose other queries further processes call this; None: the queries are all of it.
     The numbers are drawn for the whole batch, but looked up in `facts` for the share alone.
     """
@@ -109,7 +110,7 @@ def corrupt(
     r = r.repeat_interleave(n)
     place = facts.contain(e, r, entities.flatten()).nonzero().squeeze(-1)
     flat = entities.view(-1)
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         start, total = share.among(place)
         if not total:
             break
