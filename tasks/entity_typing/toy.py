@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from tasks.batches import SPLITS, Split
-from tasks.entity_typing.data import TypingData
 from tasks.entity_typing.examples import Columns, Encoder, encode
 from tasks.entity_typing.mentions import Mention
 from tasks.entity_typing.types import TypeInventory
+from tasks.entity_typing.typing_data import TypingData
 from tasks.errors import known_splits, rate, whole
 from tasks.word_vectors import WordVectors
 

@@ -350,7 +350,7 @@ def test_a_vocabulary_has_the_words_of_the_data_with_their_vectors(tmp_path, cap
 
 def test_the_most_frequent_words_are_kept_where_vectors_are_too_large(tmp_path, monkeypatch):
     found = data(release(tmp_path, *CROWD))
-    monkeypatch.setattr("tasks.entity_typing.data.KEPT_BYTES", 10 * 3 * 4)
+    monkeypatch.setattr("tasks.entity_typing.typing_data.KEPT_BYTES", 10 * 3 * 4)
     kept, counts = found.vocabulary()["words"], found.words_in_use()
     rarest = min(counts[found.words.index[word]] for word in kept)
     others = [count for row, count in counts.items() if row > UNK and row not in {found.words.index[w] for w in kept}]
