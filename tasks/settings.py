@@ -64,6 +64,7 @@ LATER = {
     "optim.lbfgs.tolerance_grad": 1e-9,
     "optim.lbfgs.tolerance_change": 1e-12,
     "task.data.feature_norm": None,
+    "task.module.class_weights": None,
     "task.model.hyfi.midpoint": "encoder",
     "task.model.hyfi.order": ["mention", "context", "characters"],
 }

@@ -150,7 +150,8 @@ class NodeTask(_WholeGraph, ClassificationTask):
     the micro average, which is the accuracy.
 
     objective: cross_entropy; or hinge (HyboNet's program), the mean of ``max(0, margin - l_right + l_k)`` over all
-    classes k, the right one among them. margin: of hinge. The others are ClassificationTask's.
+    classes k, the right one among them. margin: of hinge. class_weights: of the nodes in either loss, as in
+    ClassificationTask, where the others are explained, too.
     """
 
     metric_names = ("f1", "accuracy", "macro_f1", "loss")
@@ -165,8 +166,12 @@ class NodeTask(_WholeGraph, ClassificationTask):
         margin: float,
         select: str,
         select_mode: str,
+        class_weights: str | None = None,
+        class_counts: Sequence[int] = (),
     ):
-        super().__init__(model=model, optimizer=optimizer, classes=classes, select=select, select_mode=select_mode)
+        super().__init__(
+            model, optimizer, classes, select, select_mode, class_weights=class_weights, class_counts=class_counts
+        )
         self.objective = one_of("task.module.objective", objective, NODE_OBJECTIVES)
         self.margin = number("task.module.margin", margin)
 
@@ -184,7 +189,8 @@ class NodeTask(_WholeGraph, ClassificationTask):
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         if self.objective == "cross_entropy":
             return super()._loss(logits, labels)
-        return F.relu(self.margin - logits.gather(1, labels.unsqueeze(1)) + logits).mean()
+        losses = F.relu(self.margin - logits.gather(1, labels.unsqueeze(1)) + logits).mean(1)
+        return (losses if self.weights is None else losses * self.weights[labels]).mean()
 
     def summary(self, sums: dict[str, Any]) -> dict[str, float]:
         metrics = super().summary(sums)

@@ -156,6 +156,21 @@ def test_losses_are_their_formulas():
     assert nodes._loss(logits, torch.tensor([0])) == pytest.approx((2 + 1.5 + 0) / 3)
 
 
+@pytest.mark.parametrize("fidelity", ["paper", "code"])
+def test_balanced_classes_weigh_the_same_in_either_loss(fidelity):
+    """The root and the nodes below its three children: 0 has one node more. Weights are N / (K N_k) of train."""
+    words = ("task=graph_nc_toy", f"fidelity={fidelity}")
+    (plain, data), (balanced, _) = toy(*words), toy(*words, "task.module.class_weights=balanced")
+    gold = split(data, "train")["labels"]
+    counts = torch.bincount(gold, minlength=3)
+    assert data.model_sizes["class_counts"] == tuple(counts.tolist())
+    logits, labels = torch.randn(3, 3), torch.tensor([0, 1, 1])
+    each = torch.stack([plain._loss(logits[[k]], labels[[k]]) for k in range(3)])
+    expected = (each * (len(gold) / (3 * counts))[labels]).mean()
+    torch.testing.assert_close(balanced._loss(logits, labels), expected)
+    assert not torch.isclose(plain._loss(logits, labels), expected, rtol=1e-4)
+
+
 def test_an_evaluation_computes_the_graph_once(monkeypatch):
     task, data = toy("task=graph_toy", "task.data.eval_batch_size=3")
     calls, encode = [], task.model.encode
