@@ -18,6 +18,7 @@ from tasks.base import TaskData
 from tasks.batches import MaskedSplit, Split, TensorSplit, TrainBatches
 from tasks.errors import UserError, one_of, positive, share, toy_recipe, whole
 from tasks.fingerprints import cache_place, joined_sha256
+from tasks.graph.features import scaled
 from tasks.graph.folder import read_folder
 from tasks.graph.graph import Graph, adopted_graph, kept_graph
 from tasks.graph.releases import READERS, read_release
@@ -40,11 +41,11 @@ class GraphOptions:
     kind: one of KINDS: a published graph, the user's folder (see `folder.read_folder`), or a generated one by the
     recipe `toy` (see `toy.toy_graph`). folder: with the files; None for a toy. cache: folder in which the graph is kept
     in a form that is read quickly. features: use those of the nodes; False: the model learns a point for each node.
-    normalize: divide each node's features by their sum. feature_norm: divide the features of all nodes by one number,
-    which gives them this norm in the mean; None: as they are. degrees: add the degree in the edges for training, cut
-    off at this number, as indicators, and a 1 (HGCN does so for Airport: 5); None: do not. shares: of the splits dev
-    and test. split_seed: of the splits, the same for all runs. passes: how often an epoch goes over the examples: a
-    step on a whole small graph takes milliseconds, less than what a run does around an epoch.
+    normalize, standardize, feature_norm: what is done to the features, see `features.scaled`. degrees: add the degree
+    in the edges for training, cut off at this number, as indicators, and a 1 (HGCN does so for Airport: 5); None: do
+    not. shares: of the splits dev and test. split_seed: of the splits, the same for all runs. passes: how often an
+    epoch goes over the examples: a step on a whole small graph takes milliseconds, less than what a run does around an
+    epoch.
 
     Raises UserError for a value that cannot be.
     """
@@ -60,6 +61,7 @@ class GraphOptions:
     split_seed: int
     passes: int
     feature_norm: float | None = None  # runs from before this setting have none
+    standardize: bool = False  # as in runs from before this setting
 
     def __post_init__(self) -> None:
         one_of("task.data.kind", self.kind, KINDS)
@@ -181,13 +183,8 @@ class GraphData(TaskData):
         """Features (N, F) as the model gets them, or None."""
         graph, parts = self.graph, []
         if self.options.features and graph.features is not None:
-            features = graph.features.astype(np.float64)
-            if self.options.normalize:
-                total = features.sum(1, keepdims=True)
-                features = features * np.divide(1, total, out=np.zeros_like(total), where=total != 0)
-            if self.options.feature_norm is not None and (norm := np.linalg.norm(features, axis=1).mean()):
-                features = features * (self.options.feature_norm / norm)
-            parts.append(features)
+            options = self.options
+            parts.append(scaled(graph.features, options.normalize, options.standardize, options.feature_norm))
         if self.options.degrees is not None:
             degree = np.bincount(self.model_edges().reshape(-1), minlength=graph.n).clip(max=self.options.degrees)
             parts += [np.eye(self.options.degrees + 1)[degree], np.ones((graph.n, 1))]
