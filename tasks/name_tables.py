@@ -25,9 +25,9 @@ NODES = ("", "node", "id", "name")  # of the first column of a table of numbers;
 
 
 class NameTable(NamedTuple):
-    """rows: the columns that were asked for of each line that is not blank, without blanks around them, none empty.
-    header: the names that the first line has for the columns; None where it is a row as any. others: those of the
-    columns that were not asked for."""
+    """rows: the columns that were asked for of each line that is not blank, without blanks around them, none empty but
+    those that may be. header: the names that the first line has for the columns; None where it is a row as any. others:
+    those of the columns that were not asked for."""
 
     rows: Iterator[Row]
     header: tuple[str, ...] | None = None
@@ -41,25 +41,29 @@ class NameTable(NamedTuple):
         return readable(f"{path}: the first line names the columns ({', '.join(self.header)[:200]}){others}")
 
 
-def read_names(path: Path, fields: Mapping[str, Sequence[str]], form: str, setting: str = "") -> NameTable:
+def read_names(
+    path: Path, fields: Mapping[str, Sequence[str]], form: str, setting: str = "", optional: Sequence[str] = ()
+) -> NameTable:
     """The table in a file, UTF-8, plain or .gz, in a .csv of which columns may be in quotes.
 
     Where the first line has one of the names of each field, in any case of letters, it names the columns: these may
     then stand in any order, among others. Else each line has one column for each field, in the order of `fields`.
 
-    fields: the names that columns have. form, setting: what a line must be and what names the file, for messages. Lines
-    are read as the rows are, one at a time; several may be in memory where columns in quotes have ends of lines.
+    fields: the names that columns have. form, setting: what a line must be and what names the file, for messages.
+    optional: fields that may be empty in a row. Lines are read as the rows are, one at a time; several may be in memory
+    where columns in quotes have ends of lines.
 
     Raises UserError, which names the file and the line: at once where it cannot be read, has no row, or names a column
     twice, and for a line that is not of this form when it is read.
     """
     form += f" ({setting})" if setting else ""
+    required = [k for k, field in enumerate(fields) if field not in optional]
     lines, line = _begin(path, form)
     separators = separators_of(path)
     separator = choose_separator(line, separators, lambda columns: has_columns(columns, fields))
     if separator is None:
         separator = choose_separator(line, separators, lambda columns: len(columns) == len(fields)) or separators[0]
-        return NameTable(_check(path, _split(path, lines, line, separator), len(fields), len(fields), form))
+        return NameTable(_check(path, _split(path, lines, line, separator), len(fields), len(fields), form, required))
     next(lines)
     columns = split_columns(line, separator)
     names, known, places = [name.strip() for name in columns], named_columns(columns, fields), []
@@ -69,7 +73,7 @@ def read_names(path: Path, fields: Mapping[str, Sequence[str]], form: str, setti
             raise UserError(f"{path}: the first line names two columns {name}; give one of them another name.")
         places.append(known.index(name))
     return NameTable(
-        _require_rows(path, _pick(path, _split(path, lines, line, separator), places, len(names), form)),
+        _require_rows(path, _pick(path, _split(path, lines, line, separator), places, len(names), form, required)),
         tuple(names[place] for place in places),
         tuple(name for k, name in enumerate(names) if name and k not in places),
     )
@@ -132,7 +136,12 @@ def _split(path: Path, lines: Lines, first: str, separator: str) -> Iterator[tup
 
 
 def _pick(
-    path: Path, rows: Iterable[tuple[int, str, list[str]]], places: Sequence[int], most: int, form: str
+    path: Path,
+    rows: Iterable[tuple[int, str, list[str]]],
+    places: Sequence[int],
+    most: int,
+    form: str,
+    required: Sequence[int],
 ) -> Iterator[Row]:
     """Of rows below the names of `most` columns those in these places."""
     for number, line, columns in rows:
@@ -140,16 +149,24 @@ def _pick(
             raise UserError(
                 f"{path}, line {number}: {brief(line)} has {len(columns)} columns, and the first line names {most}."
             )
-        yield from _check(path, [(number, line, [columns[place] for place in places])], len(places), None, form)
+        picked = (number, line, [columns[place] for place in places])
+        yield from _check(path, [picked], len(places), None, form, required)
 
 
 def _check(
-    path: Path, rows: Iterable[tuple[int, str, list[str]]], least: int, most: int | None, form: str
+    path: Path,
+    rows: Iterable[tuple[int, str, list[str]]],
+    least: int,
+    most: int | None,
+    form: str,
+    required: Sequence[int] | None = None,
 ) -> Iterator[Row]:
-    """Rows of so many columns, none of which is empty or goes on in another line."""
+    """Rows of so many columns, none of which goes on in another line, and none of those in the `required` places (None:
+    all) is empty."""
     for number, line, columns in rows:
         columns = [column.strip() for column in columns]
-        if least <= len(columns) <= (most or len(columns)) and all(columns) and not any("\n" in c for c in columns):
+        is_row = least <= len(columns) <= (most or len(columns)) and not any("\n" in c for c in columns)
+        if is_row and all(columns if required is None else (columns[k] for k in required)):
             yield number, columns
             continue
         hint = "" if is_csv(path) else other_separator(line, least, most)

@@ -30,7 +30,7 @@ from tasks.reading import Fault
 from tasks.rows import read_examples
 
 KINDS = (*READERS, "folder", "toy")
-FORMAT = 5  # of the cache
+FORMAT = 6  # of the cache
 CUT_OFF = 0.25  # parts that a graph gains for each held-out edge, from which on it is said
 
 

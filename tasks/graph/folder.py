@@ -1,6 +1,7 @@
 """A graph of the user's: a folder with edges.tsv or edges.csv, and where there are some features and labels."""
 
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ ENDS = {
     "other node": ("target", "to", "dst", "node2", "node_2", "parent", "hypernym", "broader"),
 }
 CLASSES = {"node": ("node", "id", "name"), "class": ("class", "label")}
+UNKNOWN = ("na", "n/a", "nan", "none", "null", "?")  # classes that may stand for none, in small letters
 Rows = list[Row]
 
 
@@ -30,9 +32,9 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     """The graph in a folder, or of the file of edges alone.
 
     edges.tsv: a line for each edge, `node <tab> node`; nodes have any names. labels.tsv: `node <tab> class`; nodes
-    without a line have no class. features.tsv: `node <tab> number <tab> number ...`, a line for each node; or
-    features.npy (an array) or features.npz (of scipy.sparse.save_npz) with a row for each node, and then nodes are
-    numbers from 0. Nodes that only labels or features have are nodes without an edge.
+    without a line or whose class is empty there have none. features.tsv: `node <tab> number <tab> number ...`, a line
+    for each node; or features.npy (an array) or features.npz (of scipy.sparse.save_npz) with a row for each node, and
+    then nodes are numbers from 0. Nodes that only labels or features have are nodes without an edge.
 
     Tables may be packed, as edges.tsv.gz, or have commas and be called .csv; a first line may name the columns, see
     `read_names`. Warns of nodes without an edge and of a first line that looks like a header; `Graph.cautions` has what
@@ -55,7 +57,9 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
         table = read_numbers(features_file, "node <tab> number ...")
         by_name, features_note = list(table.rows), table.note(features_file)
     labels_file = table_file(folder / "labels.tsv") or folder / "labels.tsv"
-    labels, labels_note = _rows(labels_file, CLASSES, "node <tab> class") if labelled else ([], "")
+    labels, labels_note = _rows(labels_file, CLASSES, "node <tab> class", ("class",)) if labelled else ([], "")
+    if labels and not (labels := [(k, fields) for k, fields in labels if fields[1]]):
+        raise UserError(f"{labels_file}: no node has a class; give some of them one, as rows node <tab> class.")
     files += [features_file] if features_file else []
     files += [labels_file] if labelled else []
     cautions: list[str] = []
@@ -80,9 +84,10 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     tables = [(files[0], rows), (labels_file, [(k, fields[:1]) for k, fields in labels])]
     features = matrix if matrix is not None else _features(features_file, by_name, number, tables)
     classes, of_nodes = _classes(labels_file, labels, number)
+    of_classes = _notes_of_classes(labels_file, labels, of_nodes)
     sha256 = joined_sha256([contents_sha256(file) for file in files])
     listed = " and ".join(file.name for file in files)
-    notes = (*filter(None, (note, features_note, labels_note)), *notes)
+    notes = (*filter(None, (note, features_note, labels_note)), *notes, *of_classes)
     graph = Graph(name, len(number), edges, features, of_nodes, classes, tuple(number), {}, notes, listed, sha256)
     if graph.isolated:
         alone = graph.names[np.setdiff1d(np.arange(graph.n), edges)[0]]
@@ -112,11 +117,25 @@ def table_file(path: Path) -> Path | None:
     return existing(path) or existing(path.with_suffix(".csv"))
 
 
-def _rows(path: Path, fields: Mapping[str, Sequence[str]], form: str) -> tuple[Rows, str]:
-    """The rows of a table of names, and what `NameTable.note` says of it."""
+def _notes_of_classes(path: Path, rows: Rows, labels: np.ndarray | None) -> Iterator[str]:
+    """How many nodes have no class, and which classes may be meant to say so."""
+    if labels is None:
+        return
+    if without := int((labels < 0).sum()):
+        yield f"{path}: {without:,} of {len(labels):,} nodes have no class; they are neither trained on nor tested"
+    names = Counter(label for _, (_, label) in rows if label.lower() in UNKNOWN)
+    if names:
+        counts = ", ".join(f"{name} ({count:,})" for name, count in sorted(names.items()))
+        yield f"{path}: {counts}: taken as classes like any others; where one means that there is none, leave it empty"
+
+
+def _rows(
+    path: Path, fields: Mapping[str, Sequence[str]], form: str, optional: Sequence[str] = ()
+) -> tuple[Rows, str]:
+    """The rows of a table of names, and what `NameTable.note` says of it. optional: as of `read_names`."""
     if not path.exists():
         raise UserError(f"There is no file {path}; it must have lines of the form {form}.{_other_file(path, 2, 2)}")
-    table = read_names(path, fields, form)
+    table = read_names(path, fields, form, optional=optional)
     return list(table.rows), table.note(path)
 
 

@@ -217,3 +217,31 @@ def test_features_of_another_ending_are_not_passed_over_in_silence(folder):
     (folder / "features.tsv").unlink()
     with pytest.warns(UserWarning, match=r"no features are read\..*features\.txt"):
         assert read_folder(folder, "mine", False).features is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("labels.tsv", "a\tred\nb\tblue\nc\t\nd\tNA\n"),
+        ("labels.csv", "a,red\nc,\nb,blue\nd,NA\n"),
+        ("labels.csv", "class;note;node\nred;x;a\nblue;;b\n;;c\nNA;;d\n"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*have no edge")
+def test_a_node_whose_class_is_empty_has_none(folder, name, text):
+    """As one without a line; a class that is called NA is one, and named."""
+    (folder / "labels.tsv").unlink()
+    (folder / name).write_text(text)
+    graph = read_folder(folder, "mine", True)
+    assert graph.classes == ("NA", "blue", "red")
+    assert graph.labels.tolist() == [2, 1, -1, 0]
+    assert graph.notes[-2].endswith(f"{name}: 1 of 4 nodes have no class; they are neither trained on nor tested")
+    assert graph.notes[-1].endswith(f"{name}: NA (1): taken as classes like any others; where one means that there is none, leave it empty")
+    (folder / name).write_text(text.replace("NA", "unknown"))
+    assert not any("like any others" in note for note in read_folder(folder, "mine", True).notes)
+
+
+def test_labels_of_which_all_are_empty_are_refused(folder):
+    (folder / "labels.tsv").write_text("a\t\nb\t\n")
+    with pytest.raises(UserError, match=r"labels\.tsv: no node has a class; give some of them one"):
+        read_folder(folder, "mine", True)
