@@ -63,7 +63,9 @@ def read_names(
     separator = choose_separator(line, separators, lambda columns: has_columns(columns, fields))
     if separator is None:
         separator = choose_separator(line, separators, lambda columns: len(columns) == len(fields)) or separators[0]
-        return NameTable(_check(path, _split(path, lines, line, separator), len(fields), len(fields), form, required))
+        known_names = _known_names(path, split_columns(line, separator), fields)
+        rows = _split(path, lines, line, separator)
+        return NameTable(_check(path, rows, len(fields), len(fields), form, required, known_names))
     next(lines)
     columns = split_columns(line, separator)
     names, known, places = [name.strip() for name in columns], named_columns(columns, fields), []
@@ -96,6 +98,18 @@ def read_numbers(path: Path, form: str) -> NameTable:
     if separator == ";":
         rows = ((k, [name, *(number.replace(",", ".") for number in numbers)]) for k, (name, *numbers) in rows)
     return NameTable(_require_rows(path, rows), tuple(names)) if is_header else NameTable(rows)
+
+
+def _known_names(path: Path, columns: Sequence[str], fields: Mapping[str, Sequence[str]]) -> str:
+    """Of a first line that names not all fields which names do, and which of its own are none, for a message; "" in a
+    file with tabs where it names no field at all."""
+    known = {name for names in fields.values() for name in names}
+    unknown = [name for name in named_columns(columns, fields) if name not in known]
+    if not is_csv(path) and len(unknown) == len(columns):
+        return ""
+    names = "; ".join(f"{field} ({', '.join(names)})" for field, names in fields.items())
+    here = f" Not known here: {', '.join(filter(None, unknown))[:200]}." if any(unknown) else ""
+    return f"further ones are left out where the first line names the columns. Known names: {names}.{here}"
 
 
 def _begin(path: Path, form: str) -> tuple[Lines, str]:
@@ -160,21 +174,21 @@ def _check(
     most: int | None,
     form: str,
     required: Sequence[int] | None = None,
+    names: str = "",
 ) -> Iterator[Row]:
     """Rows of so many columns, none of which goes on in another line, and none of those in the `required` places (None:
-    all) is empty."""
+    all) is empty. names: what is said where the first row has too many columns, see `_known_names`."""
     for number, line, columns in rows:
         columns = [column.strip() for column in columns]
         is_row = least <= len(columns) <= (most or len(columns)) and not any("\n" in c for c in columns)
         if is_row and all(columns if required is None else (columns[k] for k in required)):
             yield number, columns
+            names = ""
             continue
         hint = "" if is_csv(path) else other_separator(line, least, most)
-        if is_csv(path) and len(columns) > (most or len(columns)):
-            hint = (
-                f" It has {len(columns)} columns, not {most}: further ones are left out where the first line names the "
-                "columns."
-            )
+        if len(columns) > (most or len(columns)) and (names or is_csv(path)):
+            remedy = names or "quotes must stand around a name that has the separator in it."
+            hint = f" It has {len(columns)} columns, not {most}: {remedy}"
         raise UserError(f"{path}, line {number}: {brief(line)} is not of the form {form}.{hint}")
 
 

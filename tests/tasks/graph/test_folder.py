@@ -245,3 +245,17 @@ def test_labels_of_which_all_are_empty_are_refused(folder):
     (folder / "labels.tsv").write_text("a\t\nb\t\n")
     with pytest.raises(UserError, match=r"labels\.tsv: no node has a class; give some of them one"):
         read_folder(folder, "mine", True)
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "labels.tsv"])
+def test_names_of_columns_that_are_not_known_are_told(folder, name):
+    (folder / "labels.tsv").unlink()
+    text = "department,age,node\nit,30,a\nhr,40,b\n"
+    (folder / name).write_text(text if name.endswith("csv") else text.replace(",", "\t"))
+    known = r"Known names: node \(node, id, name\); class \(class, label\). Not known here: department, age."
+    with pytest.raises(UserError, match=rf"{name}, line 1: .* It has 3 columns, not 2: further ones .* columns. {known}$"):
+        read_folder(folder, "mine", True)
+    (folder / name).write_text("a,red\nb,blue,green\n" if name.endswith("csv") else "a\tred\nb\tblue\tgreen\n")
+    remedy = "not 2: quotes must stand around a name" if name.endswith("csv") else "cut -f1-2"
+    with pytest.raises(UserError, match=f"{name}, line 2: .*{remedy}"):
+        read_folder(folder, "mine", True)
