@@ -82,8 +82,9 @@ def read_names(
 
 
 def read_numbers(path: Path, form: str) -> NameTable:
-    """A name and the numbers, as texts, of each line of a file that is not blank. The first line names the columns
-    where its first one is of NODES and no other is a number. Between semicolons numbers may have decimal commas.
+    """A name and what should be numbers, as texts, of each line of a file that is not blank; the name alone is never
+    empty. The first line names the columns where its first one is of NODES and no other is a number. Between semicolons
+    numbers may have decimal commas.
 
     form: what a line must be, for messages. Raises UserError as `read_names` does.
     """
@@ -94,9 +95,9 @@ def read_numbers(path: Path, form: str) -> NameTable:
     is_header = len(names) > 1 and names[0].lower() in NODES and not any(map(_is_number, names[1:]))
     if is_header:
         next(lines)
-    rows = _check(path, _split(path, lines, line, separator), 2, None, form)
+    rows = _check(path, _split(path, lines, line, separator), 2, None, form, required=(0,))
     if separator == ";":
-        rows = ((k, [name, *(number.replace(",", ".") for number in numbers)]) for k, (name, *numbers) in rows)
+        rows = ((k, [name, *map(_with_point, numbers)]) for k, (name, *numbers) in rows)
     return NameTable(_require_rows(path, rows), tuple(names)) if is_header else NameTable(rows)
 
 
@@ -130,6 +131,11 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _with_point(text: str) -> str:
+    """A number with a decimal point in the place of a comma; another text as it is."""
+    return text.replace(",", ".") if _is_number(text) else text
 
 
 def _split(path: Path, lines: Lines, first: str, separator: str) -> Iterator[tuple[int, str, list[str]]]:

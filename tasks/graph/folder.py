@@ -13,7 +13,7 @@ from scipy import sparse
 from tasks.errors import UserError
 from tasks.fingerprints import contents_sha256, joined_sha256
 from tasks.graph.graph import Graph, checked, undirected
-from tasks.name_tables import Row, read_names, read_numbers
+from tasks.name_tables import NODES, Row, read_names, read_numbers
 from tasks.reading import brief, existing, header_caution, is_packed, other_separator, read_lines
 
 EDGES = "edges.tsv"
@@ -52,10 +52,10 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     matrix = None if arrays is None else _matrix(arrays)
     features_file = arrays or table_file(folder / FEATURES[2])
     by_name: Rows = []
-    features_note = ""
+    features_note, columns = "", None
     if features_file and matrix is None:
         table = read_numbers(features_file, "node <tab> number ...")
-        by_name, features_note = list(table.rows), table.note(features_file)
+        by_name, features_note, columns = list(table.rows), table.note(features_file), table.header
     labels_file = table_file(folder / "labels.tsv") or folder / "labels.tsv"
     labels, labels_note = _rows(labels_file, CLASSES, "node <tab> class", ("class",)) if labelled else ([], "")
     if labels and not (labels := [(k, fields) for k, fields in labels if fields[1]]):
@@ -82,7 +82,7 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     pairs = np.array([[number[a], number[b]] for _, (a, b) in rows])
     edges, notes = undirected(pairs, len(number), str(files[0]))
     tables = [(files[0], rows), (labels_file, [(k, fields[:1]) for k, fields in labels])]
-    features = matrix if matrix is not None else _features(features_file, by_name, number, tables)
+    features = matrix if matrix is not None else _features(features_file, by_name, number, tables, columns)
     classes, of_nodes = _classes(labels_file, labels, number)
     of_classes = _notes_of_classes(labels_file, labels, of_nodes)
     sha256 = joined_sha256([contents_sha256(file) for file in files])
@@ -190,9 +190,14 @@ def _check_numbers(path: Path, rows: Rows, number: dict[str, int], matrix: np.nd
 
 
 def _features(
-    path: Path | None, rows: Rows, number: dict[str, int], others: Sequence[tuple[Path | None, Rows]]
+    path: Path | None,
+    rows: Rows,
+    number: dict[str, int],
+    others: Sequence[tuple[Path | None, Rows]],
+    columns: Sequence[str] | None,
 ) -> np.ndarray | None:
-    """Args: others: the other tables, whose nodes need features, and their rows, each with nodes first."""
+    """Args: others: the other tables, whose nodes need features, and their rows, each with nodes first. columns: the
+    names that the file has for its columns, that of the nodes first; None: it has none."""
     if path is None:
         return None
     features = np.full((len(number), len(rows[0][1]) - 1), np.nan, dtype=np.float32)
@@ -200,9 +205,8 @@ def _features(
         try:
             row = np.array(values, dtype=np.float32).reshape(features.shape[1])
         except ValueError:
-            raise UserError(
-                f"{path}, line {k}: the node {brief(node)} must have {features.shape[1]} numbers, as on the first line."
-            ) from None
+            fault = _no_numbers(values, columns, features.shape[1], k == rows[0][0])
+            raise UserError(f"{path}, line {k}: the node {brief(node)} {fault}") from None
         if not np.isfinite(row).all():
             wrong = row[~np.isfinite(row)][0]
             raise UserError(f"{path}, line {k}: a feature of the node {brief(node)} is {wrong}; correct it.")
@@ -220,6 +224,32 @@ def _features(
             f"{next(places)}. Give a line for each, or remove these nodes."
         )
     return features
+
+
+def _no_numbers(values: Sequence[str], columns: Sequence[str] | None, count: int, is_first: bool) -> str:
+    """Why values of a node are not `count` numbers, as the end of a message: too few or too many, or the first one that
+    is empty or a text. is_first: whether they are those of the first row."""
+    wrong = next((place for place, value in enumerate(values) if not _is_float(value)), None)
+    if wrong is None or len(values) != count:
+        return f"must have {count} numbers, as on the first line, and has {len(values)}."
+    where = f"the column {brief(columns[wrong + 1])}" if columns else f"column {wrong + 2}"
+    if not values[wrong]:
+        return f"has an empty cell in {where}. Give it a number there, such as the mean of the others, or leave it out."
+    header = "" if columns or any(map(_is_float, values)) or not is_first else (
+        f" If this line names the columns, the first one must be called {', '.join(NODES[1:-1])} or {NODES[-1]}."
+    )  # fmt: skip
+    return (
+        f"has {brief(values[wrong])} in {where}, and features are numbers with a decimal point. Code a category as "
+        f"columns of 0 and 1, one for each of its values, and give a number in the place of one that is missing.{header}"
+    )
+
+
+def _is_float(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _classes(
