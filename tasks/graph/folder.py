@@ -240,7 +240,8 @@ def _no_numbers(values: Sequence[str], columns: Sequence[str] | None, count: int
     )  # fmt: skip
     return (
         f"has {brief(values[wrong])} in {where}, and features are numbers with a decimal point. Code a category as "
-        f"columns of 0 and 1, one for each of its values, and give a number in the place of one that is missing.{header}"
+        "columns of 0 and 1, one for each of its values, and give a number in the place of one that is "
+        f"missing.{header}"
     )
 
 
