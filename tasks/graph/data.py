@@ -21,12 +21,12 @@ from tasks.fingerprints import cache_place, joined_sha256
 from tasks.graph.features import scaled
 from tasks.graph.folder import read_folder
 from tasks.graph.graph import Graph, adopted_graph, kept_graph
+from tasks.graph.queries import KEYS, Ends, read_queries, read_query_table
 from tasks.graph.releases import READERS, read_release
 from tasks.graph.splits import SPLITS, keys_of, non_edges, parts_of, split_by_class, split_edges, split_nodes
 from tasks.graph.toy import toy_graph
 from tasks.names import Names
 from tasks.processes import is_first
-from tasks.reading import Fault
 from tasks.rows import read_examples
 
 KINDS = (*READERS, "folder", "toy")
@@ -297,27 +297,23 @@ class LinkData(GraphData):
 
     @property
     def input_keys(self) -> tuple[str, ...]:
-        return ("nodes",)
+        return KEYS
 
-    def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[tuple[int, int]]:
-        def parse(line: str) -> tuple[int, int]:
-            columns = [column.strip() for column in line.split("\t")]
-            if len(columns) != 2 or not all(columns):
-                raise Fault(f"{line!r} is no pair of nodes")
-            return self.node_names.number_of(columns[0]), self.node_names.number_of(columns[1])
+    def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[Ends]:
+        return read_queries(lines, name, self.node_names)
 
-        form = "Each line is `node <tab> node`"
-        return read_examples(lines, name, parse, "pairs", form, self.input_keys, between="\t")
+    def read_table(self, path: Path) -> Iterator[tuple[Ends, dict[str, str]]] | None:
+        return read_query_table(path, self.node_names)
 
-    def encode(self, inputs: Sequence[tuple[int, int]]) -> Split:
+    def encode(self, inputs: Sequence[Ends]) -> Split:
         return TensorSplit({"pair": torch.tensor(inputs)})
 
-    def test_inputs(self) -> Iterator[tuple[tuple[int, int], dict[str, Any]]]:
+    def test_inputs(self) -> Iterator[tuple[Ends, dict[str, Any]]]:
         """The edges first, then as many pairs without one; gold: whether there is an edge."""
         for k, (a, b) in enumerate(self._pairs["test"].tolist()):
             yield (a, b), {"gold": k < len(self._edges["test"])}
 
-    def describe(self, example: tuple[int, int]) -> dict[str, Any]:
+    def describe(self, example: Ends) -> dict[str, Any]:
         return {"nodes": [self.node_names.names[k] for k in example]}
 
 
