@@ -25,7 +25,7 @@ from tasks.graph.queries import KEYS, Ends, read_queries, read_query_table
 from tasks.graph.releases import READERS, read_release
 from tasks.graph.splits import SPLITS, keys_of, non_edges, parts_of, split_by_class, split_edges, split_nodes
 from tasks.graph.toy import toy_graph
-from tasks.names import Names
+from tasks.names import Names, pairs_of
 from tasks.processes import is_first
 from tasks.rows import read_examples
 
@@ -259,7 +259,9 @@ class LinkData(GraphData):
         known = np.concatenate([self._edges[split] for split in sorted(set(self.known_in_training))])
         keys = torch.as_tensor(np.sort(keys_of(known, self.graph.n)))
         most = 2 * max(len(self._edges[split]) for split in ("dev", "test"))
-        return super().model_sizes | {"known_links": keys, "n_evaluated": most}
+        every = torch.as_tensor(np.sort(keys_of(self.graph.edges, self.graph.n)))
+        names = self.graph.names
+        return super().model_sizes | {"known_links": keys, "all_links": every, "names": names, "n_evaluated": most}
 
     @functools.cached_property
     def _pairs(self) -> dict[str, np.ndarray]:
@@ -306,7 +308,7 @@ class LinkData(GraphData):
         return read_query_table(path, self.node_names)
 
     def encode(self, inputs: Sequence[Ends]) -> Split:
-        return TensorSplit({"pair": torch.tensor(inputs)})
+        return TensorSplit({"pair": pairs_of(inputs)})
 
     def test_inputs(self) -> Iterator[tuple[Ends, dict[str, Any]]]:
         """The edges first, then as many pairs without one; gold: whether there is an edge."""
@@ -314,7 +316,8 @@ class LinkData(GraphData):
             yield (a, b), {"gold": k < len(self._edges["test"])}
 
     def describe(self, example: Ends) -> dict[str, Any]:
-        return {"nodes": [self.node_names.names[k] for k in example]}
+        names = [self.node_names.names[k] for k in example]
+        return {"nodes": names} if len(names) > 1 else {"node": names[0]}
 
 
 class NodeData(GraphData):

@@ -13,12 +13,23 @@ from tests.tasks.graph.test_mistakes import start, tree, write
 NODES = Names(("ann", "bob", "Zoë, Ltd."), "node", "mine")
 
 
-def test_pairs_are_lines_or_objects_of_json():
-    lines = [b"ann\tbob\n", b"\n", '{"nodes": ["bob", "Zoë, Ltd."], "id": 7}\n'.encode()]
-    assert list(read_queries(lines, "in", NODES)) == [(0, 1), (1, 2)]
-    for line, said in ((b"ann\tbob\tann\n", "is no pair of nodes"), (b"ann\tbo\n", "mine has no node 'bo'. The nearest spellings: 'bob'")):
-        with pytest.raises(UserError, match=f"in, line 1: .*{said}"):
-            list(read_queries([line], "in", NODES))
+def test_pairs_and_nodes_are_lines_or_objects_of_json():
+    lines = [b"ann\tbob\n", b"\n", '{"nodes": ["bob", "Zoë, Ltd."], "id": 7}\n'.encode(), b"bob\n", b'{"node": "ann"}\n']
+    assert list(read_queries(lines, "in", NODES)) == [(0, 1), (1, 2), (1,), (0,)]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"ann\tbob\tann\n", "is neither a node nor a pair of nodes"),
+        (b"ann\tbo\n", "mine has no node 'bo'. The nearest spellings: 'bob'"),
+        (b'{"node": "bo"}\n', "mine has no node 'bo'. The nearest spellings: 'bob'"),
+        (b'{"id": "bob"}\n', "it has no key nodes"),
+    ],
+)
+def test_other_lines_are_told(line, said):
+    with pytest.raises(UserError, match=f"in, line 1: .*{said}.* Each line is `node <tab> node`, or a node, whose likeliest links"):
+        list(read_queries([line], "in", NODES))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +49,16 @@ def test_tables_are_read_as_those_of_edges(tmp_path, name, text, others):
         list(read_query_table(tmp_path / name, NODES))
 
 
-@pytest.mark.parametrize(("name", "text"), [("e.tsv", "ann\tbob\n"), ("e.csv", "ann\tbob\n"), ("e.csv", '{"nodes": ["ann", "bob"]}\n')])
+@pytest.mark.parametrize("text", ["source,target,id\nann,,7\nbob,ann,8\n", "ann,\nbob,ann\n"])
+def test_a_row_without_a_second_node_is_a_single_one(tmp_path, text):
+    (tmp_path / "e.csv").write_text(text)
+    assert [ends for ends, _ in read_query_table(tmp_path / "e.csv", NODES)] == [(0,), (1, 0)]
+    (tmp_path / "e.csv").write_text(text.replace("bob,ann", ",ann"))
+    with pytest.raises(UserError, match=r"e\.csv, line [23]: .*,?ann"):
+        list(read_query_table(tmp_path / "e.csv", NODES))
+
+
+@pytest.mark.parametrize(("name", "text"), [("e.csv", "ann\nbob\n"), ("e.tsv", "ann\tbob\n"), ("e.csv", "ann\tbob\n"), ("e.csv", '{"nodes": ["ann", "bob"]}\n')])
 def test_other_files_are_read_line_by_line(tmp_path, name, text):
     (tmp_path / name).write_text(text)
     assert read_query_table(tmp_path / name, NODES) is None

@@ -209,6 +209,30 @@ def test_predictions_are_for_nodes_by_name(name):
         list(data.read_inputs([lines[0].replace(b"0.1", b"0.9", 1)], "file"))
 
 
+@pytest.mark.parametrize("top_k", [3, 1000])
+def test_the_likeliest_links_of_a_node_are_the_best_of_those_that_it_does_not_have(top_k):
+    """All pairs of the node are scored one by one; edges of dev and test are no new links, either."""
+    task, data = toy("task=graph_toy", f"task.module.top_k={top_k}", "task.data.toy.depth=3")
+    names, node = data.node_names.names, data.node_names.number_of("0.1")
+    task.eval()
+
+    def predicted(inputs):
+        part = data.encode(inputs)
+        return task.predict(part[torch.arange(len(part))])
+
+    pair, single = predicted([(0, 5), (node,)])
+    assert pair == predicted([(0, 5)])[0]
+    assert data.describe((node,)) == {"node": "0.1"}
+    linked = {node, *(int(end) for edge in data.graph.edges if node in edge for end in edge)}
+    free = [k for k in range(len(names)) if k not in linked]
+    expected = [{"node": names[k]} | answer for k, answer in zip(free, predicted([(node, k) for k in free]), strict=True)]
+    found = single["links"]
+    assert len(linked) == 5, "itself, the root and three children"
+    assert len(found) == min(top_k, len(free))
+    assert [link["score"] for link in found] == sorted((each["score"] for each in expected), reverse=True)[: len(found)]
+    assert all(link in expected for link in found)
+
+
 def test_sampled_neighbours_reach_the_nodes_and_average_to_the_whole():
     task, _ = toy("task=graph_toy", "encoder=gcn")
     whole, nodes = task.model.neighbours, torch.tensor([4, 0, 120])
