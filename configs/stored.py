@@ -39,10 +39,11 @@ CACHE = "paths.cache_dir"
 PLACES = ("data.dir", CACHE, "paths.data_dir", "paths.output_dir")
 CACHED_AT_ROOT = "tasks.prefix."  # of these data, root is the cache
 EMBEDDINGS = re.compile(r"<paths\.output_dir>/embeddings/[^/]+\.npz")  # what a run writes besides its folder
-# Settings of a task that runs from before them lack, and what they get.
+# Settings of tasks, or of one class of a task, that runs from before them lack, and what they get.
 LATER: dict[str, dict[str, Any]] = {
     "poincare_embeddings": {"top_k": 10, "burn_in_dampening": None},
     "poincare_glove": {"top_k": 10},
+    "graph.task.LinkTask": {"top_k": 10},
 }
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 _PLACE = re.compile(r"<((?:data|paths)\.\w+)>(?=/|\Z)")
@@ -164,7 +165,7 @@ def _with_later(task: Mapping[str, Any]) -> Mapping[str, Any]:
         task = {**task, "data": data | {"known_in_training": known_in_training(leak)}}
     module = task.get("module")
     target = module.get("_target_") if isinstance(module, Mapping) else None
-    later = next((own for name, own in LATER.items() if str(target).startswith(f"tasks.{name}.")), None)
+    later = next((own for name, own in LATER.items() if f"{target}.".startswith(f"tasks.{name}.")), None)
     return {**task, "module": {**later, **module}} if later and isinstance(module, Mapping) else task
 
 

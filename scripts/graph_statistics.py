@@ -5,8 +5,9 @@ python scripts/graph_statistics.py data/graphs/* --output results/hyperbolicity.
 
 A folder of a knowledge graph has train.txt, valid.txt and test.txt with rows head, relation, tail; the numbers are
 those of train. A folder of a graph has edges.tsv, or is one of HGCN's releases, of which only the files of the edges
-are needed. A file with rows child, parent is a hierarchy. --output keeps what was measured of graphs, which tables set
-beside the gain of a hyperbolic model.
+are needed. A file has edges where its rows are two names, as child, parent, or its first line names the columns of
+edges, as source, target, weight; triples where they are three; the output says which. --output keeps what was measured
+of graphs, which tables set beside the gain of a hyperbolic model.
 """
 
 from __future__ import annotations
@@ -27,11 +28,10 @@ import numpy as np  # noqa: E402
 
 from scripts import commands  # noqa: E402
 from scripts.shapes import Net, Shape, curvature, hyperbolicity, krackhardt, one_way, shape  # noqa: E402
-from tasks.edges import read_edges  # noqa: E402
 from tasks.errors import UserError, plain_warnings, whole  # noqa: E402
 from tasks.folders import whole_file  # noqa: E402
-from tasks.graph.folder import EDGES, read_folder, table_file  # noqa: E402
-from tasks.graph.graph import undirected  # noqa: E402
+from tasks.graph.folder import EDGES, ENDS, read_folder, table_file  # noqa: E402
+from tasks.graph.folder import FORM as EDGE_FORM  # noqa: E402
 from tasks.graph.releases import read_links  # noqa: E402
 from tasks.kg_completion.categories import categories  # noqa: E402
 from tasks.kg_completion.reader import FIELDS, FORM  # noqa: E402
@@ -47,6 +47,9 @@ xi        curvature from sampled triangles; negative is like a tree, 0 flat, pos
 GRAPH_LEGEND = """\
 delta  Gromov's hyperbolicity, from 0 (a tree) to half the diameter; what is seen of both is at most the true value
 xi     curvature from sampled triangles; negative is like a tree, 0 flat, positive like a cycle"""
+OR_EDGES = (
+    "; of edges with a further column, as a weight, the first line must name the columns, as in source, target, weight"
+)
 STRONG, WEAK = -1.0, -0.3  # mean xi over the relations up to which they are called much, or somewhat, like trees
 
 
@@ -94,6 +97,8 @@ def main(arguments: list[str] | None = None) -> int:
             kept[folder.resolve().name] = _graph(folder, options.samples, options.seed)
         else:
             graph = read_graph(folder, {"dev": 0, "test": 0})
+            if folder.is_file():
+                print(f"{folder.name}: read as triples{'' if graph.headers else OR_EDGES}")
             every = shape(graph.triples["train"], options.samples, options.seed)
             print("\n".join(report(graph, every, relation_rows(graph, options.samples, options.seed))))
     if kept:
@@ -110,13 +115,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 def has_triples(folder: Path) -> bool:
     """Whether a folder has the training triples of a knowledge graph, under a name that task=kg reads, and no edges of
-    a graph; or whether a file begins as one of triples does."""
+    a graph; or whether a file begins as one of triples does, and its first line names no columns of edges alone."""
     if folder.is_file():
         try:
-            next(read_names(folder, FIELDS, FORM).rows)
+            table = read_names(folder, FIELDS, FORM)
+            next(table.rows)
+            return table.header is not None or read_names(folder, ENDS, EDGE_FORM).header is None
         except UserError:
             return False
-        return True
     names = (FILES["train"], *OTHER_FILES["train"])
     return not table_file(folder / EDGES) and any(existing(folder / name) for name in names)
 
@@ -124,13 +130,11 @@ def has_triples(folder: Path) -> bool:
 def _graph(folder: Path, samples: int, seed: int) -> dict[str, object]:
     """Print what is said of the graph in a folder or a file, and give it as plain values."""
     if folder.is_file():
-        tree = read_edges(folder, str(folder))
-        edges, notes = undirected(np.stack([tree.child, tree.parent], axis=1), len(tree.names), str(folder))
-        links, name = links_of(edges, len(tree.names), tree.sha256, samples, seed), tree.source
-    else:
-        graph = read_folder(folder, folder.name, False) if table_file(folder / EDGES) else read_links(folder)
-        links, name, notes = links_of(graph.edges, graph.n, graph.sha256, samples, seed), graph.name, graph.notes
-    print("\n".join(report_links(name, notes, links)))
+        print(f"{folder.name}: read as edges")
+    is_own = folder.is_file() or table_file(folder / EDGES)
+    graph = read_folder(folder, folder.name, False) if is_own else read_links(folder)
+    links = links_of(graph.edges, graph.n, graph.sha256, samples, seed)
+    print("\n".join(report_links(graph.name, graph.notes, links)))
     return {key: round(value, 6) if isinstance(value, float) else value for key, value in asdict(links).items()}
 
 

@@ -25,9 +25,9 @@ NODES = ("", "node", "id", "name")  # of the first column of a table of numbers;
 
 
 class NameTable(NamedTuple):
-    """rows: the columns that were asked for of each line that is not blank, without blanks around them, none empty.
-    header: the names that the first line has for the columns; None where it is a row as any. others: those of the
-    columns that were not asked for."""
+    """rows: the columns that were asked for of each line that is not blank, without blanks around them, none empty but
+    those that may be. header: the names that the first line has for the columns; None where it is a row as any. others:
+    those of the columns that were not asked for."""
 
     rows: Iterator[Row]
     header: tuple[str, ...] | None = None
@@ -41,25 +41,31 @@ class NameTable(NamedTuple):
         return readable(f"{path}: the first line names the columns ({', '.join(self.header)[:200]}){others}")
 
 
-def read_names(path: Path, fields: Mapping[str, Sequence[str]], form: str, setting: str = "") -> NameTable:
+def read_names(
+    path: Path, fields: Mapping[str, Sequence[str]], form: str, setting: str = "", optional: Sequence[str] = ()
+) -> NameTable:
     """The table in a file, UTF-8, plain or .gz, in a .csv of which columns may be in quotes.
 
     Where the first line has one of the names of each field, in any case of letters, it names the columns: these may
     then stand in any order, among others. Else each line has one column for each field, in the order of `fields`.
 
-    fields: the names that columns have. form, setting: what a line must be and what names the file, for messages. Lines
-    are read as the rows are, one at a time; several may be in memory where columns in quotes have ends of lines.
+    fields: the names that columns have. form, setting: what a line must be and what names the file, for messages.
+    optional: fields that may be empty in a row. Lines are read as the rows are, one at a time; several may be in memory
+    where columns in quotes have ends of lines.
 
     Raises UserError, which names the file and the line: at once where it cannot be read, has no row, or names a column
     twice, and for a line that is not of this form when it is read.
     """
     form += f" ({setting})" if setting else ""
+    required = [k for k, field in enumerate(fields) if field not in optional]
     lines, line = _begin(path, form)
     separators = separators_of(path)
     separator = choose_separator(line, separators, lambda columns: has_columns(columns, fields))
     if separator is None:
         separator = choose_separator(line, separators, lambda columns: len(columns) == len(fields)) or separators[0]
-        return NameTable(_check(path, _split(path, lines, line, separator), len(fields), len(fields), form))
+        known_names = _known_names(path, split_columns(line, separator), fields)
+        rows = _split(path, lines, line, separator)
+        return NameTable(_check(path, rows, len(fields), len(fields), form, required, known_names))
     next(lines)
     columns = split_columns(line, separator)
     names, known, places = [name.strip() for name in columns], named_columns(columns, fields), []
@@ -69,15 +75,16 @@ def read_names(path: Path, fields: Mapping[str, Sequence[str]], form: str, setti
             raise UserError(f"{path}: the first line names two columns {name}; give one of them another name.")
         places.append(known.index(name))
     return NameTable(
-        _require_rows(path, _pick(path, _split(path, lines, line, separator), places, len(names), form)),
+        _require_rows(path, _pick(path, _split(path, lines, line, separator), places, len(names), form, required)),
         tuple(names[place] for place in places),
         tuple(name for k, name in enumerate(names) if name and k not in places),
     )
 
 
 def read_numbers(path: Path, form: str) -> NameTable:
-    """A name and the numbers, as texts, of each line of a file that is not blank. The first line names the columns
-    where its first one is of NODES and no other is a number. Between semicolons numbers may have decimal commas.
+    """A name and what should be numbers, as texts, of each line of a file that is not blank; the name alone is never
+    empty. The first line names the columns where its first one is of NODES and no other is a number. Between semicolons
+    numbers may have decimal commas.
 
     form: what a line must be, for messages. Raises UserError as `read_names` does.
     """
@@ -88,10 +95,22 @@ def read_numbers(path: Path, form: str) -> NameTable:
     is_header = len(names) > 1 and names[0].lower() in NODES and not any(map(_is_number, names[1:]))
     if is_header:
         next(lines)
-    rows = _check(path, _split(path, lines, line, separator), 2, None, form)
+    rows = _check(path, _split(path, lines, line, separator), 2, None, form, required=(0,))
     if separator == ";":
-        rows = ((k, [name, *(number.replace(",", ".") for number in numbers)]) for k, (name, *numbers) in rows)
+        rows = ((k, [name, *map(_with_point, numbers)]) for k, (name, *numbers) in rows)
     return NameTable(_require_rows(path, rows), tuple(names)) if is_header else NameTable(rows)
+
+
+def _known_names(path: Path, columns: Sequence[str], fields: Mapping[str, Sequence[str]]) -> str:
+    """Of a first line that names not all fields which names do, and which of its own are none, for a message; "" in a
+    file with tabs where it names no field at all."""
+    known = {name for names in fields.values() for name in names}
+    unknown = [name for name in named_columns(columns, fields) if name not in known]
+    if not is_csv(path) and len(unknown) == len(columns):
+        return ""
+    names = "; ".join(f"{field} ({', '.join(names)})" for field, names in fields.items())
+    here = f" Not known here: {', '.join(filter(None, unknown))[:200]}." if any(unknown) else ""
+    return f"further ones are left out where the first line names the columns. Known names: {names}.{here}"
 
 
 def _begin(path: Path, form: str) -> tuple[Lines, str]:
@@ -114,6 +133,11 @@ def _is_number(text: str) -> bool:
     return True
 
 
+def _with_point(text: str) -> str:
+    """A number with a decimal point in the place of a comma; another text as it is."""
+    return text.replace(",", ".") if _is_number(text) else text
+
+
 def _split(path: Path, lines: Lines, first: str, separator: str) -> Iterator[tuple[int, str, list[str]]]:
     """The number of each line that is not blank, the line (of quoted ones as it was read) and its columns. first: the
     first line, which says whether columns between tabs are in quotes."""
@@ -132,7 +156,12 @@ def _split(path: Path, lines: Lines, first: str, separator: str) -> Iterator[tup
 
 
 def _pick(
-    path: Path, rows: Iterable[tuple[int, str, list[str]]], places: Sequence[int], most: int, form: str
+    path: Path,
+    rows: Iterable[tuple[int, str, list[str]]],
+    places: Sequence[int],
+    most: int,
+    form: str,
+    required: Sequence[int],
 ) -> Iterator[Row]:
     """Of rows below the names of `most` columns those in these places."""
     for number, line, columns in rows:
@@ -140,24 +169,32 @@ def _pick(
             raise UserError(
                 f"{path}, line {number}: {brief(line)} has {len(columns)} columns, and the first line names {most}."
             )
-        yield from _check(path, [(number, line, [columns[place] for place in places])], len(places), None, form)
+        picked = (number, line, [columns[place] for place in places])
+        yield from _check(path, [picked], len(places), None, form, required)
 
 
 def _check(
-    path: Path, rows: Iterable[tuple[int, str, list[str]]], least: int, most: int | None, form: str
+    path: Path,
+    rows: Iterable[tuple[int, str, list[str]]],
+    least: int,
+    most: int | None,
+    form: str,
+    required: Sequence[int] | None = None,
+    names: str = "",
 ) -> Iterator[Row]:
-    """Rows of so many columns, none of which is empty or goes on in another line."""
+    """Rows of so many columns, none of which goes on in another line, and none of those in the `required` places (None:
+    all) is empty. names: what is said where the first row has too many columns, see `_known_names`."""
     for number, line, columns in rows:
         columns = [column.strip() for column in columns]
-        if least <= len(columns) <= (most or len(columns)) and all(columns) and not any("\n" in c for c in columns):
+        is_row = least <= len(columns) <= (most or len(columns)) and not any("\n" in c for c in columns)
+        if is_row and all(columns if required is None else (columns[k] for k in required)):
             yield number, columns
+            names = ""
             continue
         hint = "" if is_csv(path) else other_separator(line, least, most)
-        if is_csv(path) and len(columns) > (most or len(columns)):
-            hint = (
-                f" It has {len(columns)} columns, not {most}: further ones are left out where the first line names the "
-                "columns."
-            )
+        if len(columns) > (most or len(columns)) and (names or is_csv(path)):
+            remedy = names or "quotes must stand around a name that has the separator in it."
+            hint = f" It has {len(columns)} columns, not {most}: {remedy}"
         raise UserError(f"{path}, line {number}: {brief(line)} is not of the form {form}.{hint}")
 
 

@@ -64,13 +64,15 @@ LATER = {
     "optim.lbfgs.tolerance_grad": 1e-9,
     "optim.lbfgs.tolerance_change": 1e-12,
     "task.data.feature_norm": None,
+    "task.data.standardize": False,
+    "task.module.class_weights": None,
     "task.model.hyfi.midpoint": "encoder",
     "task.model.hyfi.order": ["mention", "context", "characters"],
 }
 # What must be the same for a checkpoint to be tested; "data" is TaskData.identity.
 TESTED = (
     "task.name", "task.model", "task.data.limits", "task.data.vectors.c", "task.data.feature_norm",
-    "data", "geometry", "encoder",
+    "task.data.standardize", "data", "geometry", "encoder",
 )  # fmt: skip
 NAME = re.compile(r"\w[^/\\${}\x00-\x1f\x7f]{0,199}")  # of an experiment or a run, as part of a path
 

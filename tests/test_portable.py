@@ -33,7 +33,7 @@ INPUTS = {
     "document_classification_toy": 'The wind rises near the door. A lamp waits.\n{"text": "An unseen word", "id": 7}\n',
     "entity_typing_toy": 'word1 [person_a1] word2 unseen\n{"left": "", "mention": "Thing_b0", "id": [1]}\n',
     "graph_nc_toy": "0.1\n0.2.1\n",
-    "graph_toy": "0\t0.1\n0.1\t0.2\n",
+    "graph_toy": "0\t0.1\n0.1\t0.2\n0.1.2\n",
     "kg_completion_toy": "0.1\tancestor_of\t?\n?\tancestor_of\t0.1.0.0\n",
     "nli_toy": 'the dog passes the truck.\ta cat\n{"premise": "the dog runs", "hypothesis": "a cat", "id": 3}\n',
     "poincare_embeddings_toy": "0.1\n0.1.2\t0.1\n",
@@ -423,7 +423,7 @@ def test_an_old_checkpoint_is_exported_with_its_vocabulary(runs, tmp_path, monke
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("task", ["poincare_embeddings_toy", "poincare_glove_toy"])
+@pytest.mark.parametrize("task", ["poincare_embeddings_toy", "poincare_glove_toy", "graph_toy"])
 def test_a_setting_that_is_newer_than_a_checkpoint_has_a_value(task, runs, tmp_path):
     _, best = runs.of(task)
     state = torch.load(best, weights_only=True)

@@ -1,4 +1,5 @@
-"""The nodes of a graph about their centroid, by class, or where they have none by degree, and its links.
+"""The nodes of a graph about their centroid, by class, or where they have none by degree, and its links. A node without
+a link is grey there, as one without a class is.
 
 Models of graphs do not tie nodes to the origin, so the centroid is moved there first, by an isometry. Each node is then
 drawn at its true distance from it, whatever the number of dimensions, and only its direction is projected. The
@@ -8,6 +9,7 @@ links of a small graph are drawn as geodesics between the places on paper.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,7 +31,8 @@ from tasks.graph.graph import Graph
 
 MOST_LINKS = 3000  # above which a picture would be all links
 MOST_CLASSES = 16  # with a colour and mark of their own
-OTHERS, WITHOUT = "other classes", "no class"
+OTHERS, WITHOUT, ALONE = "other classes", "no class", "no link"
+PLAIN = "#BBBBBB"  # of nodes without a class or a degree of their own
 _PLANE = "projected to the 2 principal directions, which hold at least {share} of the squared lengths."
 CURVED = (
     "Poincaré disk of radius 1, or its part about the centre where no rim is drawn. The centroid of the nodes is moved "
@@ -132,8 +135,13 @@ def plot_panel(axis: Axes, title: str, cloud: Cloud, marks: dict[str, dict[str, 
     size = min(14.0, max(3.0, 9000 / len(cloud.xy)))
     if cloud.classes is None:
         order = cloud.degree.argsort(stable=True)
-        shade = colours(cloud.degree[order].clamp_min(1).double().numpy())
-        axis.scatter(*cloud.xy[order].T, s=size, c=COLOURS(shade), linewidths=0, alpha=0.85, zorder=2, rasterized=True)
+        alone, order = order[cloud.degree[order] == 0], order[cloud.degree[order] > 0]
+        colour = COLOURS(colours(cloud.degree[order].double().numpy()))
+        dots: dict[str, Any] = {"s": size, "linewidths": 0, "alpha": 0.85, "zorder": 2, "rasterized": True}
+        if len(alone):
+            axis.scatter(*cloud.xy[alone].T, color=PLAIN, **dots)
+            axis.scatter([], [], s=18, linewidths=0, label=ALONE, color=PLAIN)
+        axis.scatter(*cloud.xy[order].T, c=colour, **dots)
     else:
         _scatter_classes(axis, cloud, marks, size)
     axis.set(xlim=(-extent, extent), ylim=(-extent, extent), aspect="equal")
@@ -147,7 +155,7 @@ def _scatter_classes(axis: Axes, cloud: Cloud, marks: dict[str, dict[str, object
     """All nodes in an order that favours no class, as a class that is drawn last would hide the others."""
     assert cloud.classes is not None
     names = np.array(cloud.classes)
-    plain = {"color": "#BBBBBB", "marker": "o"}
+    plain = {"color": PLAIN, "marker": "o"}
     groups: list[tuple[str, np.ndarray]] = [(name, np.flatnonzero(names == name)) for name in (*marks, WITHOUT)]
     groups.append((OTHERS, np.flatnonzero(~np.isin(names, (*marks, WITHOUT)))))
     order = np.random.default_rng(0).permutation(len(names))
@@ -170,13 +178,14 @@ def plot(panels: Sequence[tuple[str, Cloud]]) -> Figure:
     marks, by_degree = styles(clouds), any(each.classes is None for each in clouds)
     colours = LogNorm(1, max([2, *(int(each.degree.max()) for each in clouds if each.classes is None)]))
     contents = [(*panel, marks, colours) for panel in panels]
-    lines = -(-len(marks) // 8)
+    alone = any(each.classes is None and (each.degree == 0).any() for each in clouds)
+    lines = -(-(len(marks) + alone) // 8)
     extra = 0.5 + 0.2 * lines + 0.7 * by_degree
     with canvas.panels(plot_panel, contents, (4.5, 5.0), extra, "Nodes about their centroid", foot, least=5.4) as (
         body,
         axes,
     ):
-        if marks:
+        if marks or alone:
             canvas.legend(body, axes, loc="outside lower center", ncols=min(8, 1 + len(marks)))
         if by_degree:
             bar = body.colorbar(

@@ -18,18 +18,19 @@ from tasks.base import TaskData
 from tasks.batches import MaskedSplit, Split, TensorSplit, TrainBatches
 from tasks.errors import UserError, one_of, positive, share, toy_recipe, whole
 from tasks.fingerprints import cache_place, joined_sha256
+from tasks.graph.features import scaled
 from tasks.graph.folder import read_folder
 from tasks.graph.graph import Graph, adopted_graph, kept_graph
+from tasks.graph.queries import KEYS, Ends, read_queries, read_query_table
 from tasks.graph.releases import READERS, read_release
 from tasks.graph.splits import SPLITS, keys_of, non_edges, parts_of, split_by_class, split_edges, split_nodes
 from tasks.graph.toy import toy_graph
-from tasks.names import Names
+from tasks.names import Names, pairs_of
 from tasks.processes import is_first
-from tasks.reading import Fault
 from tasks.rows import read_examples
 
 KINDS = (*READERS, "folder", "toy")
-FORMAT = 5  # of the cache
+FORMAT = 6  # of the cache
 CUT_OFF = 0.25  # parts that a graph gains for each held-out edge, from which on it is said
 
 
@@ -40,11 +41,11 @@ class GraphOptions:
     kind: one of KINDS: a published graph, the user's folder (see `folder.read_folder`), or a generated one by the
     recipe `toy` (see `toy.toy_graph`). folder: with the files; None for a toy. cache: folder in which the graph is kept
     in a form that is read quickly. features: use those of the nodes; False: the model learns a point for each node.
-    normalize: divide each node's features by their sum. feature_norm: divide the features of all nodes by one number,
-    which gives them this norm in the mean; None: as they are. degrees: add the degree in the edges for training, cut
-    off at this number, as indicators, and a 1 (HGCN does so for Airport: 5); None: do not. shares: of the splits dev
-    and test. split_seed: of the splits, the same for all runs. passes: how often an epoch goes over the examples: a
-    step on a whole small graph takes milliseconds, less than what a run does around an epoch.
+    normalize, standardize, feature_norm: what is done to the features, see `features.scaled`. degrees: add the degree
+    in the edges for training, cut off at this number, as indicators, and a 1 (HGCN does so for Airport: 5); None: do
+    not. shares: of the splits dev and test. split_seed: of the splits, the same for all runs. passes: how often an
+    epoch goes over the examples: a step on a whole small graph takes milliseconds, less than what a run does around an
+    epoch.
 
     Raises UserError for a value that cannot be.
     """
@@ -60,6 +61,7 @@ class GraphOptions:
     split_seed: int
     passes: int
     feature_norm: float | None = None  # runs from before this setting have none
+    standardize: bool = False  # as in runs from before this setting
 
     def __post_init__(self) -> None:
         one_of("task.data.kind", self.kind, KINDS)
@@ -181,13 +183,8 @@ class GraphData(TaskData):
         """Features (N, F) as the model gets them, or None."""
         graph, parts = self.graph, []
         if self.options.features and graph.features is not None:
-            features = graph.features.astype(np.float64)
-            if self.options.normalize:
-                total = features.sum(1, keepdims=True)
-                features = features * np.divide(1, total, out=np.zeros_like(total), where=total != 0)
-            if self.options.feature_norm is not None and (norm := np.linalg.norm(features, axis=1).mean()):
-                features = features * (self.options.feature_norm / norm)
-            parts.append(features)
+            options = self.options
+            parts.append(scaled(graph.features, options.normalize, options.standardize, options.feature_norm))
         if self.options.degrees is not None:
             degree = np.bincount(self.model_edges().reshape(-1), minlength=graph.n).clip(max=self.options.degrees)
             parts += [np.eye(self.options.degrees + 1)[degree], np.ones((graph.n, 1))]
@@ -262,7 +259,9 @@ class LinkData(GraphData):
         known = np.concatenate([self._edges[split] for split in sorted(set(self.known_in_training))])
         keys = torch.as_tensor(np.sort(keys_of(known, self.graph.n)))
         most = 2 * max(len(self._edges[split]) for split in ("dev", "test"))
-        return super().model_sizes | {"known_links": keys, "n_evaluated": most}
+        every = torch.as_tensor(np.sort(keys_of(self.graph.edges, self.graph.n)))
+        names = self.graph.names
+        return super().model_sizes | {"known_links": keys, "all_links": every, "names": names, "n_evaluated": most}
 
     @functools.cached_property
     def _pairs(self) -> dict[str, np.ndarray]:
@@ -300,28 +299,25 @@ class LinkData(GraphData):
 
     @property
     def input_keys(self) -> tuple[str, ...]:
-        return ("nodes",)
+        return KEYS
 
-    def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[tuple[int, int]]:
-        def parse(line: str) -> tuple[int, int]:
-            columns = [column.strip() for column in line.split("\t")]
-            if len(columns) != 2 or not all(columns):
-                raise Fault(f"{line!r} is no pair of nodes")
-            return self.node_names.number_of(columns[0]), self.node_names.number_of(columns[1])
+    def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[Ends]:
+        return read_queries(lines, name, self.node_names)
 
-        form = "Each line is `node <tab> node`"
-        return read_examples(lines, name, parse, "pairs", form, self.input_keys, between="\t")
+    def read_table(self, path: Path) -> Iterator[tuple[Ends, dict[str, str]]] | None:
+        return read_query_table(path, self.node_names)
 
-    def encode(self, inputs: Sequence[tuple[int, int]]) -> Split:
-        return TensorSplit({"pair": torch.tensor(inputs)})
+    def encode(self, inputs: Sequence[Ends]) -> Split:
+        return TensorSplit({"pair": pairs_of(inputs)})
 
-    def test_inputs(self) -> Iterator[tuple[tuple[int, int], dict[str, Any]]]:
+    def test_inputs(self) -> Iterator[tuple[Ends, dict[str, Any]]]:
         """The edges first, then as many pairs without one; gold: whether there is an edge."""
         for k, (a, b) in enumerate(self._pairs["test"].tolist()):
             yield (a, b), {"gold": k < len(self._edges["test"])}
 
-    def describe(self, example: tuple[int, int]) -> dict[str, Any]:
-        return {"nodes": [self.node_names.names[k] for k in example]}
+    def describe(self, example: Ends) -> dict[str, Any]:
+        names = [self.node_names.names[k] for k in example]
+        return {"nodes": names} if len(names) > 1 else {"node": names[0]}
 
 
 class NodeData(GraphData):
@@ -355,7 +351,9 @@ class NodeData(GraphData):
     def model_sizes(self) -> dict[str, Any]:
         graph = self.graph
         classes = graph.classes or tuple(str(k) for k in range(graph.n_classes))
-        return super().model_sizes | {"classes": classes, "n_classes": len(classes)}
+        train = np.unique(self._nodes["train"])  # of splits that overlap some stand there twice
+        counts = tuple(np.bincount(np.asarray(graph.labels)[train], minlength=len(classes)).tolist())
+        return super().model_sizes | {"classes": classes, "n_classes": len(classes), "class_counts": counts}
 
     def load(self) -> dict[str, Split]:
         labels = torch.as_tensor(np.asarray(self.graph.labels))

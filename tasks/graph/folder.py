@@ -1,6 +1,7 @@
 """A graph of the user's: a folder with edges.tsv or edges.csv, and where there are some features and labels."""
 
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from scipy import sparse
 from tasks.errors import UserError
 from tasks.fingerprints import contents_sha256, joined_sha256
 from tasks.graph.graph import Graph, checked, undirected
-from tasks.name_tables import Row, read_names, read_numbers
+from tasks.name_tables import NODES, Row, read_names, read_numbers
 from tasks.reading import brief, existing, header_caution, is_packed, other_separator, read_lines
 
 EDGES = "edges.tsv"
@@ -23,6 +24,7 @@ ENDS = {
     "other node": ("target", "to", "dst", "node2", "node_2", "parent", "hypernym", "broader"),
 }
 CLASSES = {"node": ("node", "id", "name"), "class": ("class", "label")}
+UNKNOWN = ("na", "n/a", "nan", "none", "null", "?")  # classes that may stand for none, in small letters
 Rows = list[Row]
 
 
@@ -30,9 +32,9 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     """The graph in a folder, or of the file of edges alone.
 
     edges.tsv: a line for each edge, `node <tab> node`; nodes have any names. labels.tsv: `node <tab> class`; nodes
-    without a line have no class. features.tsv: `node <tab> number <tab> number ...`, a line for each node; or
-    features.npy (an array) or features.npz (of scipy.sparse.save_npz) with a row for each node, and then nodes are
-    numbers from 0. Nodes that only labels or features have are nodes without an edge.
+    without a line or whose class is empty there have none. features.tsv: `node <tab> number <tab> number ...`, a line
+    for each node; or features.npy (an array) or features.npz (of scipy.sparse.save_npz) with a row for each node, and
+    then nodes are numbers from 0. Nodes that only labels or features have are nodes without an edge.
 
     Tables may be packed, as edges.tsv.gz, or have commas and be called .csv; a first line may name the columns, see
     `read_names`. Warns of nodes without an edge and of a first line that looks like a header; `Graph.cautions` has what
@@ -50,12 +52,14 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     matrix = None if arrays is None else _matrix(arrays)
     features_file = arrays or table_file(folder / FEATURES[2])
     by_name: Rows = []
-    features_note = ""
+    features_note, columns = "", None
     if features_file and matrix is None:
         table = read_numbers(features_file, "node <tab> number ...")
-        by_name, features_note = list(table.rows), table.note(features_file)
+        by_name, features_note, columns = list(table.rows), table.note(features_file), table.header
     labels_file = table_file(folder / "labels.tsv") or folder / "labels.tsv"
-    labels, labels_note = _rows(labels_file, CLASSES, "node <tab> class") if labelled else ([], "")
+    labels, labels_note = _rows(labels_file, CLASSES, "node <tab> class", ("class",)) if labelled else ([], "")
+    if labels and not (labels := [(k, fields) for k, fields in labels if fields[1]]):
+        raise UserError(f"{labels_file}: no node has a class; give some of them one, as rows node <tab> class.")
     files += [features_file] if features_file else []
     files += [labels_file] if labelled else []
     cautions: list[str] = []
@@ -78,11 +82,12 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     pairs = np.array([[number[a], number[b]] for _, (a, b) in rows])
     edges, notes = undirected(pairs, len(number), str(files[0]))
     tables = [(files[0], rows), (labels_file, [(k, fields[:1]) for k, fields in labels])]
-    features = matrix if matrix is not None else _features(features_file, by_name, number, tables)
+    features = matrix if matrix is not None else _features(features_file, by_name, number, tables, columns)
     classes, of_nodes = _classes(labels_file, labels, number)
+    of_classes = _notes_of_classes(labels_file, labels, of_nodes)
     sha256 = joined_sha256([contents_sha256(file) for file in files])
     listed = " and ".join(file.name for file in files)
-    notes = (*filter(None, (note, features_note, labels_note)), *notes)
+    notes = (*filter(None, (note, features_note, labels_note)), *notes, *of_classes)
     graph = Graph(name, len(number), edges, features, of_nodes, classes, tuple(number), {}, notes, listed, sha256)
     if graph.isolated:
         alone = graph.names[np.setdiff1d(np.arange(graph.n), edges)[0]]
@@ -112,11 +117,25 @@ def table_file(path: Path) -> Path | None:
     return existing(path) or existing(path.with_suffix(".csv"))
 
 
-def _rows(path: Path, fields: Mapping[str, Sequence[str]], form: str) -> tuple[Rows, str]:
-    """The rows of a table of names, and what `NameTable.note` says of it."""
+def _notes_of_classes(path: Path, rows: Rows, labels: np.ndarray | None) -> Iterator[str]:
+    """How many nodes have no class, and which classes may be meant to say so."""
+    if labels is None:
+        return
+    if without := int((labels < 0).sum()):
+        yield f"{path}: {without:,} of {len(labels):,} nodes have no class; they are neither trained on nor tested"
+    names = Counter(label for _, (_, label) in rows if label.lower() in UNKNOWN)
+    if names:
+        counts = ", ".join(f"{name} ({count:,})" for name, count in sorted(names.items()))
+        yield f"{path}: {counts}: taken as classes like any others; where one means that there is none, leave it empty"
+
+
+def _rows(
+    path: Path, fields: Mapping[str, Sequence[str]], form: str, optional: Sequence[str] = ()
+) -> tuple[Rows, str]:
+    """The rows of a table of names, and what `NameTable.note` says of it. optional: as of `read_names`."""
     if not path.exists():
         raise UserError(f"There is no file {path}; it must have lines of the form {form}.{_other_file(path, 2, 2)}")
-    table = read_names(path, fields, form)
+    table = read_names(path, fields, form, optional=optional)
     return list(table.rows), table.note(path)
 
 
@@ -171,9 +190,14 @@ def _check_numbers(path: Path, rows: Rows, number: dict[str, int], matrix: np.nd
 
 
 def _features(
-    path: Path | None, rows: Rows, number: dict[str, int], others: Sequence[tuple[Path | None, Rows]]
+    path: Path | None,
+    rows: Rows,
+    number: dict[str, int],
+    others: Sequence[tuple[Path | None, Rows]],
+    columns: Sequence[str] | None,
 ) -> np.ndarray | None:
-    """Args: others: the other tables, whose nodes need features, and their rows, each with nodes first."""
+    """Args: others: the other tables, whose nodes need features, and their rows, each with nodes first. columns: the
+    names that the file has for its columns, that of the nodes first; None: it has none."""
     if path is None:
         return None
     features = np.full((len(number), len(rows[0][1]) - 1), np.nan, dtype=np.float32)
@@ -181,9 +205,8 @@ def _features(
         try:
             row = np.array(values, dtype=np.float32).reshape(features.shape[1])
         except ValueError:
-            raise UserError(
-                f"{path}, line {k}: the node {brief(node)} must have {features.shape[1]} numbers, as on the first line."
-            ) from None
+            fault = _no_numbers(values, columns, features.shape[1], k == rows[0][0])
+            raise UserError(f"{path}, line {k}: the node {brief(node)} {fault}") from None
         if not np.isfinite(row).all():
             wrong = row[~np.isfinite(row)][0]
             raise UserError(f"{path}, line {k}: a feature of the node {brief(node)} is {wrong}; correct it.")
@@ -201,6 +224,33 @@ def _features(
             f"{next(places)}. Give a line for each, or remove these nodes."
         )
     return features
+
+
+def _no_numbers(values: Sequence[str], columns: Sequence[str] | None, count: int, is_first: bool) -> str:
+    """Why values of a node are not `count` numbers, as the end of a message: too few or too many, or the first one that
+    is empty or a text. is_first: whether they are those of the first row."""
+    wrong = next((place for place, value in enumerate(values) if not _is_float(value)), None)
+    if wrong is None or len(values) != count:
+        return f"must have {count} numbers, as on the first line, and has {len(values)}."
+    where = f"the column {brief(columns[wrong + 1])}" if columns else f"column {wrong + 2}"
+    if not values[wrong]:
+        return f"has an empty cell in {where}. Give it a number there, such as the mean of the others, or leave it out."
+    header = "" if columns or any(map(_is_float, values)) or not is_first else (
+        f" If this line names the columns, the first one must be called {', '.join(NODES[1:-1])} or {NODES[-1]}."
+    )  # fmt: skip
+    return (
+        f"has {brief(values[wrong])} in {where}, and features are numbers with a decimal point. Code a category as "
+        "columns of 0 and 1, one for each of its values, and give a number in the place of one that is "
+        f"missing.{header}"
+    )
+
+
+def _is_float(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _classes(

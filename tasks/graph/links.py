@@ -18,9 +18,15 @@ def wrong_links(count: int, n: int, known: Tensor, draws: torch.Generator | None
     for _ in range(DRAWS):
         size = (count - len(pairs) + count // 8 + 1, 2)
         drawn = torch.randint(n, size, device=known.device, generator=draws).sort(-1).values
-        key = drawn[:, 0] * n + drawn[:, 1]
-        place = torch.searchsorted(known, key).clamp_max(len(known) - 1)
-        pairs = torch.cat([pairs, drawn[(known[place] != key) & (drawn[:, 0] != drawn[:, 1])]])
+        pairs = torch.cat([pairs, drawn[~is_known(drawn, n, known) & (drawn[:, 0] != drawn[:, 1])]])
         if len(pairs) >= count:
             return pairs[:count]
     raise UserError("Nearly all pairs of nodes of this graph have an edge, so no wrong links can be drawn.")
+
+
+def is_known(pairs: Tensor, n: int, known: Tensor) -> Tensor:
+    """Which of the pairs (P, 2) of n nodes, the smaller number first, are known: bool (P,). known: as in `wrong_links`,
+    at least one."""
+    key = pairs[:, 0] * n + pairs[:, 1]
+    place = torch.searchsorted(known, key).clamp_max(len(known) - 1)
+    return known[place] == key

@@ -12,9 +12,10 @@ from tasks.base import NamedPoints, Points, Step, Task, TaskData
 from tasks.classification import ClassificationTask, class_predictions
 from tasks.errors import UserError, number, one_of, whole
 from tasks.graph.data import GraphData
-from tasks.graph.links import wrong_links
+from tasks.graph.links import is_known, wrong_links
 from tasks.graph.model import LinkModel, NodeModel
 from tasks.metrics import average_precision, roc_auc
+from tasks.names import NO_NAME
 
 LINK_OBJECTIVES = ("fermi_dirac", "hinge")
 NODE_OBJECTIVES = ("cross_entropy", "hinge")
@@ -61,8 +62,9 @@ class LinkTask(_WholeGraph):
     objective: fermi_dirac, binary cross-entropy of the model's probabilities, the mean over edges plus the mean over
     wrong links; hinge (HyboNet's program), the mean of ``max(0, margin - s_edge + s_wrong)`` and of the constant margin
     over pairs of an edge and a wrong link, with scores s = -d^2. negatives: wrong links to each edge. margin: of hinge.
-    known_links, n_evaluated: from the data: numbers of the edges that are not drawn as wrong links, see
-    `links.wrong_links`; most pairs that are evaluated at once.
+    top_k: how many links of a node `predict` names. known_links, all_links, names, n_evaluated: from the data: numbers
+    of the edges that are not drawn as wrong links, see `links.wrong_links`, and of all edges, sorted; names of the
+    nodes, none where they are the numbers; most pairs that are evaluated at once.
     """
 
     metric_names = ("auc", "average_precision", "auc_and_precision", "loss")
@@ -73,20 +75,26 @@ class LinkTask(_WholeGraph):
         model: LinkModel,
         optimizer: Callable[..., Optimizer],
         known_links: Tensor,
+        all_links: Tensor,
+        names: Sequence[str],
         n_evaluated: int,
         objective: str,
         margin: float,
         negatives: int,
+        top_k: int,
         select: str,
         select_mode: str,
     ):
         super().__init__(model, optimizer, select, select_mode)
         self.objective = one_of("task.module.objective", objective, LINK_OBJECTIVES)
         self.margin, self.negatives = number("task.module.margin", margin), whole("task.module.negatives", negatives, 1)
+        self.top_k = whole("task.module.top_k", top_k, 1)
         self.register_buffer("known_links", known_links, persistent=False)
-        self.n_evaluated = n_evaluated
+        self.register_buffer("all_links", all_links, persistent=False)
+        self.names, self.n_evaluated = names, n_evaluated
 
     known_links: Tensor
+    all_links: Tensor
 
     def step(self, batch: dict[str, Tensor]) -> Step:
         if not self.training:
@@ -135,12 +143,35 @@ class LinkTask(_WholeGraph):
 
     def predict(self, batch: dict[str, Tensor]) -> list[dict[str, Any]]:
         """{"probability": p, "score": s} of each pair: that they are linked, and minus their squared distance as
-        `task.model.distance` takes it, see `LinkModel`."""
+        `task.model.distance` takes it, see `LinkModel`; of a single node {"links": [{"node": name, "probability": p,
+        "score": s}, ...]}, the likeliest nodes first, of those that no edge of the graph joins with it."""
+        pairs = batch["pair"]
+        is_pair = pairs[:, 1] != NO_NAME
+        answers: list[dict[str, Any]] = [{}] * len(pairs)
         with torch.no_grad():
-            scores = self.model.scores(self.all_points(), batch["pair"])
-        probabilities = torch.sigmoid(self.model.logits(scores))
-        columns = zip(probabilities.tolist(), scores.tolist(), strict=True)
+            rows = is_pair.nonzero().squeeze(-1)
+            for row, answer in zip(rows.tolist(), self._answers(pairs[rows]), strict=True):
+                answers[row] = answer
+            for row in (~is_pair).nonzero().squeeze(-1).tolist():
+                answers[row] = {"links": self._new_links(pairs[row, 0])}
+        return answers
+
+    def _answers(self, pairs: Tensor) -> list[dict[str, Any]]:
+        """Probability and score of pairs (P, 2)."""
+        scores = self.model.scores(self.all_points(), pairs)
+        columns = zip(torch.sigmoid(self.model.logits(scores)).tolist(), scores.tolist(), strict=True)
         return [{"probability": float(f"{p:.6g}"), "score": float(f"{s:.6g}")} for p, s in columns]
+
+    def _new_links(self, node: Tensor) -> list[dict[str, Any]]:
+        """The `top_k` likeliest links of a node () that the graph does not have, the likeliest first."""
+        n = self.model.n_nodes
+        others = torch.arange(n, device=node.device)
+        pairs = torch.stack([node.expand(n), others], -1)
+        is_new = (others != node) & ~is_known(pairs.sort(-1).values, n, self.all_links)
+        pairs = pairs[is_new]
+        best = self.model.scores(self.all_points(), pairs).topk(min(self.top_k, len(pairs))).indices
+        names = [self.names[k] if self.names else str(k) for k in pairs[best, 1].tolist()]
+        return [{"node": name} | answer for name, answer in zip(names, self._answers(pairs[best]), strict=True)]
 
 
 class NodeTask(_WholeGraph, ClassificationTask):
@@ -150,7 +181,8 @@ class NodeTask(_WholeGraph, ClassificationTask):
     the micro average, which is the accuracy.
 
     objective: cross_entropy; or hinge (HyboNet's program), the mean of ``max(0, margin - l_right + l_k)`` over all
-    classes k, the right one among them. margin: of hinge. The others are ClassificationTask's.
+    classes k, the right one among them. margin: of hinge. class_weights: of the nodes in either loss, as in
+    ClassificationTask, where the others are explained, too.
     """
 
     metric_names = ("f1", "accuracy", "macro_f1", "loss")
@@ -165,8 +197,12 @@ class NodeTask(_WholeGraph, ClassificationTask):
         margin: float,
         select: str,
         select_mode: str,
+        class_weights: str | None = None,
+        class_counts: Sequence[int] = (),
     ):
-        super().__init__(model=model, optimizer=optimizer, classes=classes, select=select, select_mode=select_mode)
+        super().__init__(
+            model, optimizer, classes, select, select_mode, class_weights=class_weights, class_counts=class_counts
+        )
         self.objective = one_of("task.module.objective", objective, NODE_OBJECTIVES)
         self.margin = number("task.module.margin", margin)
 
@@ -184,7 +220,8 @@ class NodeTask(_WholeGraph, ClassificationTask):
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         if self.objective == "cross_entropy":
             return super()._loss(logits, labels)
-        return F.relu(self.margin - logits.gather(1, labels.unsqueeze(1)) + logits).mean()
+        losses = F.relu(self.margin - logits.gather(1, labels.unsqueeze(1)) + logits).mean(1)
+        return (losses if self.weights is None else losses * self.weights[labels]).mean()
 
     def summary(self, sums: dict[str, Any]) -> dict[str, float]:
         metrics = super().summary(sums)

@@ -61,7 +61,7 @@ def test_a_file_is_a_hierarchy(tmp_path, capsys):
     (tmp_path / "animals.tsv").write_text("".join(f"n{k}\tn{(k - 1) // 2}\n" for k in range(1, 31)))
     assert graph_statistics.main([str(tmp_path / "animals.tsv"), "--samples", "50"]) == 0
     output = capsys.readouterr().out
-    assert "animals.tsv: 31 nodes, 30 edges, 0 isolated" in output
+    assert output.startswith("animals.tsv: read as edges\nanimals.tsv: 31 nodes, 30 edges, 0 isolated")
     assert ": the graph is a tree; the more it branches, " in output
     (tmp_path / "circle.tsv").write_text("".join(f"n{k}\tn{(k + 1) % 9}\n" for k in range(9)))
     assert graph_statistics.main([str(tmp_path / "circle.tsv"), "--samples", "50"]) == 0
@@ -82,6 +82,25 @@ def test_triples_are_known_by_what_stands_in_them(tmp_path, folder, capsys):
     (tmp_path / "edges.csv").write_text("source,target\na,b\nb,c\n")
     assert graph_statistics.main([str(tmp_path), "--samples", "5"]) == 0
     assert "3 nodes, 2 edges" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("header", "row"), [("source,target,weight", "{},{},1"), ("weight,Dst,Src", "1,{},{}"), ("child,since,parent", "{},1,{}")]
+)
+def test_a_file_whose_first_line_names_columns_of_edges_has_edges(tmp_path, capsys, header, row):
+    """As in a folder; of three columns without such a line it has triples, and one of pairs has edges."""
+    lines = [row.format(*ends) for ends in ("ab", "bc", "cd")]
+    (tmp_path / "mine").mkdir()
+    for file in (tmp_path / "links.csv", tmp_path / "mine" / "edges.csv"):
+        file.write_text("\n".join([header, *lines]) + "\n")
+    said = []
+    for place in (tmp_path / "links.csv", tmp_path / "mine"):
+        assert graph_statistics.main([str(place), "--samples", "5"]) == 0
+        said.append(capsys.readouterr().out.replace(str(place), "PLACE").replace("PLACE/edges.csv", "PLACE"))
+    assert said[0] == "links.csv: read as edges\n" + said[1].replace("mine: 4 nodes, 3 edges", "links.csv: 4 nodes, 3 edges")
+    (tmp_path / "links.csv").write_text("\n".join(lines))
+    assert graph_statistics.main([str(tmp_path / "links.csv"), "--samples", "5"]) == 0
+    assert "links.csv: read as triples; of edges with a further column, as a weight, the first line" in capsys.readouterr().out
 
 
 def test_a_folder_that_has_no_graph_is_told(tmp_path, folder, capsys):

@@ -118,6 +118,18 @@ def test_links_without_classes_are_coloured_by_degree(figures, options):
     assert not [text for text in panel.texts if isinstance(text, Annotation)], "numbers are no names"
 
 
+def test_nodes_without_a_link_are_grey_and_in_the_legend(figures, options):
+    """The last two, and not as nodes of degree 1."""
+    graph = trained(Lorentz(1.0), points(Lorentz(1.0)), "airport_lp", edges=EDGES[:-2])
+    nodes.draw([graph.run], lambda _: graph, options())
+    body = figures[0].subfigs[0]
+    assert [text.get_text() for text in body.legends[0].get_texts()] == ["no link"]
+    grey, others = [dots for dots in body.axes[0].collections if isinstance(dots, PathCollection) and len(dots.get_offsets())]
+    assert {to_hex(colour).upper() for colour in grey.get_facecolor()} == {"#BBBBBB"}
+    assert np.allclose(np.sort(grey.get_offsets(), 0), np.sort(cloud_of(graph).xy[-2:].numpy(), 0))
+    assert len(others.get_offsets()) == N - 2
+
+
 def test_a_large_graph_is_sampled_and_has_no_links():
     manifold = PoincareBall(1.0)
     names = [f"n{k}" for k in range(5000)]

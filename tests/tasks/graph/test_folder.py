@@ -94,7 +94,13 @@ def test_sparse_features_whose_indices_lie_outside_are_refused_before_they_are_w
         ("edges.tsv", "", "edges.tsv is empty"),
         ("edges.tsv", "a\t\udcfc\n", r"edges.tsv, line 1: it is not UTF-8 \(byte 3\); `iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW`"),
         ("features.tsv", "a\t1\t2\nb\t3\n", r"features.tsv, line 2: the node 'b' must have 2 numbers"),
-        ("features.tsv", "a\t1\t2\nb\tx\t3\n", r"features.tsv, line 2: the node 'b' must have 2 numbers"),
+        ("features.tsv", "a\t1\t2\nb\tx\t3\n", r"features.tsv, line 2: the node 'b' has 'x' in column 2, and features are numbers"),
+        ("features.tsv", "node\tage\tcity\na\t1\tParis\n",
+            r"line 2: the node 'a' has 'Paris' in the column 'city', and .* Code a category as columns of 0 and 1, one for each of its values"),
+        ("features.tsv", "node\tage\tcity\na\t\t2\n", r"line 2: the node 'a' has an empty cell in the column 'age'. Give it a number"),
+        ("features.tsv", "a\t1\t\n", r"line 1: the node 'a' has an empty cell in column 3\."),
+        ("features.tsv", "\t1\t2\n", r"line 1: .* is not of the form node <tab> number"),
+        ("features.tsv", "person\tage\na\t1\n", r"line 1: .* If this line names the columns, the first one must be called node, id or name\."),
         ("features.tsv", "a\t1\t2\nb\t3\t4\nc\t5\tnan\nd\t1\t1\n", r"features.tsv, line 3: a feature of the node 'c' is nan"),
         ("features.tsv", "a\t1\t2\nb\t3\t4\n", r"features.tsv: 2 of 4 nodes have no features, as 'c' of .*edges\.tsv, line \d"),
         ("features.tsv", "a\t1\t2\nb\t3\t4\na\t1\t3\n", r"features.tsv, line 3: the node 'a' has other features on a line before"),
@@ -155,7 +161,7 @@ def test_tables_with_commas_and_names_of_columns_are_the_same_graph(folder):
     [
         ("features.tsv", "", "features.tsv is empty"),
         ("features.tsv", "node\tx\n", "features.tsv has no rows below the names of its columns"),
-        ("features.tsv", "a\tNA\tNA\nb\t3\t4\n", "features.tsv, line 1: the node 'a' must have 2 numbers"),
+        ("features.tsv", "a\tNA\tNA\nb\t3\t4\n", "features.tsv, line 1: the node 'a' has 'NA' in column 2, and features are numbers"),
         ("edges.csv", "source,target\n", "edges.csv has no rows below the names of its columns"),
         ("labels.csv", "node,label\n", "labels.csv has no rows below the names of its columns"),
     ],
@@ -217,3 +223,53 @@ def test_features_of_another_ending_are_not_passed_over_in_silence(folder):
     (folder / "features.tsv").unlink()
     with pytest.warns(UserWarning, match=r"no features are read\..*features\.txt"):
         assert read_folder(folder, "mine", False).features is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("labels.tsv", "a\tred\nb\tblue\nc\t\nd\tNA\n"),
+        ("labels.csv", "a,red\nc,\nb,blue\nd,NA\n"),
+        ("labels.csv", "class;note;node\nred;x;a\nblue;;b\n;;c\nNA;;d\n"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*have no edge")
+def test_a_node_whose_class_is_empty_has_none(folder, name, text):
+    """As one without a line; a class that is called NA is one, and named."""
+    (folder / "labels.tsv").unlink()
+    (folder / name).write_text(text)
+    graph = read_folder(folder, "mine", True)
+    assert graph.classes == ("NA", "blue", "red")
+    assert graph.labels.tolist() == [2, 1, -1, 0]
+    assert graph.notes[-2].endswith(f"{name}: 1 of 4 nodes have no class; they are neither trained on nor tested")
+    assert graph.notes[-1].endswith(f"{name}: NA (1): taken as classes like any others; where one means that there is none, leave it empty")
+    (folder / name).write_text(text.replace("NA", "unknown"))
+    assert not any("like any others" in note for note in read_folder(folder, "mine", True).notes)
+
+
+def test_labels_of_which_all_are_empty_are_refused(folder):
+    (folder / "labels.tsv").write_text("a\t\nb\t\n")
+    with pytest.raises(UserError, match=r"labels\.tsv: no node has a class; give some of them one"):
+        read_folder(folder, "mine", True)
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "labels.tsv"])
+def test_names_of_columns_that_are_not_known_are_told(folder, name):
+    (folder / "labels.tsv").unlink()
+    text = "department,age,node\nit,30,a\nhr,40,b\n"
+    (folder / name).write_text(text if name.endswith("csv") else text.replace(",", "\t"))
+    known = r"Known names: node \(node, id, name\); class \(class, label\). Not known here: department, age."
+    with pytest.raises(UserError, match=rf"{name}, line 1: .* It has 3 columns, not 2: further ones .* columns. {known}$"):
+        read_folder(folder, "mine", True)
+    (folder / name).write_text("a,red\nb,blue,green\n" if name.endswith("csv") else "a\tred\nb\tblue\tgreen\n")
+    remedy = "not 2: quotes must stand around a name" if name.endswith("csv") else "cut -f1-2"
+    with pytest.raises(UserError, match=f"{name}, line 2: .*{remedy}"):
+        read_folder(folder, "mine", True)
+
+
+@pytest.mark.filterwarnings("ignore:.*have no edge")
+def test_a_text_between_semicolons_is_told_as_it_stands_there(folder):
+    (folder / "features.tsv").unlink()
+    (folder / "features.csv").write_text("a;1,5;2\nb;3;Paris, France\n")
+    with pytest.raises(UserError, match=r"features\.csv, line 2: the node 'b' has 'Paris, France' in column 3"):
+        read_folder(folder, "mine", True)

@@ -38,3 +38,12 @@ def test_a_header_is_warned_of_in_every_run_and_once(tmp_path):
     assert counts["train"]["training_nodes"] == labelled - counts["dev"]["nodes"] - counts["test"]["nodes"]
     assert counts["train"]["nodes"] == 43
     assert f"train: {counts['train']['training_nodes']} training nodes, 43 nodes, " in result.out
+
+
+def test_class_weights_are_advised_where_a_rare_class_is_never_predicted(tmp_path):
+    labels = "".join(f"{k}\t{'rare' if k % 8 == 0 else 'often'}\n" for k in range(80))
+    write(tmp_path / "mine", edges=tree(80), labels=labels, features="".join(f"{k}\t1\n" for k in range(80)))
+    words = ("task.data.shares={dev: 0.2, test: 0.2}", "task.data.passes=20", "trainer.max_epochs=2", "encoder=gcn", "optim.lr=0.1")
+    result = start(tmp_path, "graph_nc", f"data.dir={tmp_path}/mine", *words)
+    assert result.code == 0, result.err
+    assert "note: never predicted in the test: rare (2 of 16). Try task.module.class_weights=balanced" in result.out

@@ -156,6 +156,21 @@ def test_losses_are_their_formulas():
     assert nodes._loss(logits, torch.tensor([0])) == pytest.approx((2 + 1.5 + 0) / 3)
 
 
+@pytest.mark.parametrize("fidelity", ["paper", "code"])
+def test_balanced_classes_weigh_the_same_in_either_loss(fidelity):
+    """The root and the nodes below its three children: 0 has one node more. Weights are N / (K N_k) of train."""
+    words = ("task=graph_nc_toy", f"fidelity={fidelity}")
+    (plain, data), (balanced, _) = toy(*words), toy(*words, "task.module.class_weights=balanced")
+    gold = split(data, "train")["labels"]
+    counts = torch.bincount(gold, minlength=3)
+    assert data.model_sizes["class_counts"] == tuple(counts.tolist())
+    logits, labels = torch.randn(3, 3), torch.tensor([0, 1, 1])
+    each = torch.stack([plain._loss(logits[[k]], labels[[k]]) for k in range(3)])
+    expected = (each * (len(gold) / (3 * counts))[labels]).mean()
+    torch.testing.assert_close(balanced._loss(logits, labels), expected)
+    assert not torch.isclose(plain._loss(logits, labels), expected, rtol=1e-4)
+
+
 def test_an_evaluation_computes_the_graph_once(monkeypatch):
     task, data = toy("task=graph_toy", "task.data.eval_batch_size=3")
     calls, encode = [], task.model.encode
@@ -192,6 +207,30 @@ def test_predictions_are_for_nodes_by_name(name):
         assert set(predictions[0]["probabilities"]) == {"0", "1", "2"}
     with pytest.raises(UserError, match=r"line 1.*has no node '0\.9'"):
         list(data.read_inputs([lines[0].replace(b"0.1", b"0.9", 1)], "file"))
+
+
+@pytest.mark.parametrize("top_k", [3, 1000])
+def test_the_likeliest_links_of_a_node_are_the_best_of_those_that_it_does_not_have(top_k):
+    """All pairs of the node are scored one by one; edges of dev and test are no new links, either."""
+    task, data = toy("task=graph_toy", f"task.module.top_k={top_k}", "task.data.toy.depth=3")
+    names, node = data.node_names.names, data.node_names.number_of("0.1")
+    task.eval()
+
+    def predicted(inputs):
+        part = data.encode(inputs)
+        return task.predict(part[torch.arange(len(part))])
+
+    pair, single = predicted([(0, 5), (node,)])
+    assert pair == predicted([(0, 5)])[0]
+    assert data.describe((node,)) == {"node": "0.1"}
+    linked = {node, *(int(end) for edge in data.graph.edges if node in edge for end in edge)}
+    free = [k for k in range(len(names)) if k not in linked]
+    expected = [{"node": names[k]} | answer for k, answer in zip(free, predicted([(node, k) for k in free]), strict=True)]
+    found = single["links"]
+    assert len(linked) == 5, "itself, the root and three children"
+    assert len(found) == min(top_k, len(free))
+    assert [link["score"] for link in found] == sorted((each["score"] for each in expected), reverse=True)[: len(found)]
+    assert all(link in expected for link in found)
 
 
 def test_sampled_neighbours_reach_the_nodes_and_average_to_the_whole():
