@@ -3,15 +3,16 @@
 import hashlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tasks.batches import SPLITS
 from tasks.errors import UserError, known_splits
 from tasks.reading import Fault, existing, read_lines
 
 LANGUAGE = "{language}"  # stands for the language in a name
+TABLE_FORM = "The command line has it as 'task.data.table={file: pairs.tsv, columns: [en, de]}'."
 
 
 class Pair(NamedTuple):
@@ -25,11 +26,34 @@ class Pair(NamedTuple):
 class Table:
     """A file whose lines have the same sentence in several languages, separated by tabs.
 
-    file: its name. columns: the language of each column; there may be more columns.
+    file: its name. columns: the language of each column; there may be more columns. Raises UserError where these are no
+    texts, or a language has two columns.
     """
 
     file: str
     columns: list[str]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.file, str) or not self.file:
+            raise UserError(f"task.data.table.file={self.file!r} must be the name of a file. {TABLE_FORM}")
+        is_list = isinstance(self.columns, list) and all(isinstance(name, str) for name in self.columns)
+        if not is_list or len({*self.columns}) < max(2, len(self.columns)):
+            raise UserError(
+                f"task.data.table.columns={self.columns!r} must be a list of two languages or more, each once, the "
+                f"first that of the first column. {TABLE_FORM}"
+            )
+
+    @classmethod
+    def of_node(cls, node: Any) -> "Table":
+        """The table that a node of settings describes. Raises UserError, which names a key that is missing or unknown,
+        and as the constructor."""
+        keys = tuple(field.name for field in fields(cls))
+        if not isinstance(node, Mapping):
+            raise UserError(f"task.data.table={node!r} must be a node with the keys {' and '.join(keys)}. {TABLE_FORM}")
+        if wrong := [key for key in node if key not in keys] or [key for key in keys if key not in node]:
+            fault = "is none of its keys" if wrong[0] in node else "is missing"
+            raise UserError(f"task.data.table.{wrong[0]} {fault}, which are {' and '.join(keys)}. {TABLE_FORM}")
+        return cls(**node)
 
 
 @dataclass(frozen=True)

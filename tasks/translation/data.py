@@ -101,7 +101,8 @@ class TranslationData(TaskData):
     """Pairs of the splits train, dev and test from aligned files, from a table, or from a recipe of made-up ones.
 
     folder: where the files are, or None with the recipe `toy`. source, target: the languages translated from and into.
-    tokenised: see `detokenise.Writing`. files, table: see `corpus.find_sources`. held_out: of splits without a file.
+    tokenised: see `detokenise.Writing`. files, table: see `corpus.find_sources`; the
+    table may be a node, see `corpus.Table.of_node`. held_out: of splits without a file.
     cache: the folder that prepared sentences are kept in. download: what scripts/download.py calls the data set, or
     null. paper_pairs: how many training pairs the paper has, if it says so, for the record. recipe: the fields of
     `prepared.Recipe`. The others are TaskData's.
@@ -117,7 +118,7 @@ class TranslationData(TaskData):
         target: str,
         tokenised: str,
         files: dict[str, list[str]],
-        table: Table | None,
+        table: Table | dict[str, Any] | None,
         held_out: HeldOut,
         cache: str,
         download: str | None,
@@ -143,7 +144,8 @@ class TranslationData(TaskData):
                 f"task.data.held_out.language={held_out.language!r} must be {source!r} or {target!r}, the languages of "
                 "task.data.source and task.data.target."
             )
-        self.toy, self.source, self.target, self.files, self.table = toy, source, target, files, table
+        self.toy, self.source, self.target, self.files = toy, source, target, files
+        self.table = table if table is None or isinstance(table, Table) else Table.of_node(table)
         self.held_out, self.cache, self.download, self.paper_pairs = held_out, Path(cache), download, paper_pairs
         self.recipe = Recipe(**recipe)
         self.writing = Writing(tokenised, target)
