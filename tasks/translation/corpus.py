@@ -1,4 +1,4 @@
-"""Pairs of sentences in two languages: aligned files, a line each, or a table with a pair in each line."""
+"""Pairs of sentences in two languages: aligned files, a line each, or tables with a pair in each line."""
 
 import hashlib
 import itertools
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from tasks.batches import SPLITS
 from tasks.errors import UserError, known_splits
 from tasks.reading import Fault, existing, read_lines
+from tasks.translation.tables import ENDINGS, Fields, fields_of, header_of, read_rows
 
 LANGUAGE = "{language}"  # stands for the language in a name
 TABLE_FORM = "The command line has it as 'task.data.table={file: pairs.tsv, columns: [en, de]}'."
@@ -24,7 +25,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """A file whose lines have the same sentence in several languages, separated by tabs.
+    """A file whose lines have the same sentence in several languages, separated by tabs, in a .csv by commas.
 
     file: its name. columns: the language of each column; there may be more columns. Raises UserError where these are no
     texts, or a language has two columns.
@@ -58,11 +59,13 @@ class Table:
 
 @dataclass(frozen=True)
 class Source:
-    """Where the pairs of a split are: two aligned files, or one table (twice) with the columns of both languages."""
+    """Where the pairs of a split are: two aligned files, or one table (twice). fields, header: of a table, see
+    `tables.read_rows`."""
 
     split: str
     paths: tuple[Path, Path]
-    columns: tuple[int, int] | None = None
+    fields: Fields | None = None
+    header: Sequence[str] | None = None
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -72,7 +75,9 @@ class Source:
     def pairs(self) -> Iterator[Pair]:
         """In their order; blank lines at the end of aligned files are passed over. Raises UserError, which names file
         and line, where one cannot be used, and where the files have different numbers of lines."""
-        return self._aligned() if self.columns is None else self._rows(self.columns)
+        if self.fields is None:
+            return self._aligned()
+        return itertools.starmap(Pair, read_rows(self.paths[0], self.fields, self.header))
 
     def _aligned(self) -> Iterator[Pair]:
         read, ends, blank = [0, 0], [0, 0], 0  # lines of each; those up to the last with a text; blank pairs since then
@@ -96,17 +101,6 @@ class Source:
                 "the translation of line k of the other. Take both from the same release, or find the line that is "
                 "missing."
             )
-
-    def _rows(self, columns: tuple[int, int]) -> Iterator[Pair]:
-        for line in read_lines(self.paths[0]):
-            number, text = _checked(self.paths[0], line)
-            row = text.split("\t")
-            if len(row) <= max(columns):
-                raise UserError(
-                    f"{self.paths[0]}, line {number}: it has {len(row)} columns, and task.data.table.columns names "
-                    f"{max(columns) + 1}, separated by tabs. Correct the line, or name the columns that there are."
-                )
-            yield Pair(row[columns[0]].strip(), row[columns[1]].strip())
 
 
 def _checked(path: Path, line: tuple[int, str | Fault]) -> tuple[int, str]:
@@ -156,15 +150,23 @@ def find_sources(
 ) -> dict[str, Source]:
     """The files of each split that is there.
 
-    files: by split, names of which the first is taken that exists in both languages, plain or with .gz; the language
-    stands for {language} in the name, or else behind it, as train.en. Raises UserError where train is not there, or
-    one language of a split is missing.
+    folder: may be a table, which is train. files: by split, names of which the first is taken that exists in both
+    languages or as a table, plain or with .gz; the language stands for {language} in the name, or else behind it, as
+    train.en, and a table ends in one of `tables.ENDINGS`. Raises UserError where train is not there, or one language of
+    a split is missing.
     """
     known_splits("task.data.files", files, SPLITS)
     fetch = f" `python scripts/download.py {download}` fetches it." if download else ""
     hint = f"{fetch} tasks/translation/README.md says which files are read and where data come from."
+    if folder.is_file():
+        if table is not None:
+            raise UserError(
+                f"data.dir={folder} is a file, and task.data.table.file={table.file} would be one in it. Leave the "
+                "table out, or name the folder."
+            )
+        return {"train": _table("train", folder, source, target)}
     if not folder.is_dir():
-        raise UserError(f"There is no folder {folder}; the aligned files are to be there.{hint}")
+        raise UserError(f"There is no folder or file {folder}; name one with texts in both languages.{hint}")
     if table is not None:
         for language in (source, target):
             if language not in table.columns:
@@ -175,7 +177,7 @@ def find_sources(
         path = existing(folder / table.file)
         if path is None:
             raise UserError(f"There is no file {folder / table.file}.{hint}")
-        return {"train": Source("train", (path, path), (table.columns.index(source), table.columns.index(target)))}
+        return {"train": _table("train", path, source, target, table.columns)}
     sources = {}
     for split in SPLITS:
         for name in files.get(split, ()):
@@ -186,13 +188,25 @@ def find_sources(
             if paths[0] or paths[1]:
                 missing = folder / _named(name, target if paths[0] else source)
                 raise UserError(f"{paths[0] or paths[1]} is there, and {missing} with the other language is not.{hint}")
+            if path := next(filter(None, (existing(folder / f"{name}{ending}") for ending in ENDINGS)), None):
+                sources[split] = _table(split, path, source, target)
+                break
     if "train" not in sources:
-        expected = ", ".join(" and ".join(_named(name, k) for k in (source, target)) for name in files.get("train", ()))
+        names = files.get("train", ())
+        expected = ", ".join(" and ".join(_named(name, k) for k in (source, target)) for name in names)
+        tables = ", ".join(f"{name}{ending}" for name in names if LANGUAGE not in name for ending in ENDINGS)
         raise UserError(
-            f"{folder} has no training data: expected are {expected}, plain or with .gz.{hint} Other names are "
-            "task.data.files.train=[...], other languages task.data.source=... and task.data.target=..."
+            f"{folder} has no training data: expected are {expected}, or a table {tables}, plain or with .gz.{hint} "
+            "Other names are task.data.files.train=[...], other languages task.data.source=... and "
+            "task.data.target=..."
         )
     return sources
+
+
+def _table(split: str, path: Path, source: str, target: str, columns: Sequence[str] = ()) -> Source:
+    """A table as a source. columns: the languages of its columns; none: source and target."""
+    header = header_of(path, columns or (source, target))
+    return Source(split, (path, path), fields_of(source, target), header)
 
 
 def _named(name: str, language: str) -> str:

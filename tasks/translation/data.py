@@ -19,7 +19,7 @@ from tasks.errors import UserError
 from tasks.fingerprints import identity_of
 from tasks.paper import paper_remarks, share_of_paper
 from tasks.ragged import Sentences
-from tasks.reading import Fault
+from tasks.reading import Fault, brief
 from tasks.rows import read_examples
 from tasks.text import PAD, UNK
 from tasks.translation.corpus import HeldOut, Table, find_sources
@@ -98,14 +98,13 @@ class NewSentences:
 
 
 class TranslationData(TaskData):
-    """Pairs of the splits train, dev and test from aligned files, from a table, or from a recipe of made-up ones.
+    """Pairs of the splits train, dev and test from aligned files, from tables, or from a recipe of made-up ones.
 
-    folder: where the files are, or None with the recipe `toy`. source, target: the languages translated from and into.
-    tokenised: see `detokenise.Writing`. files, table: see `corpus.find_sources`; the
-    table may be a node, see `corpus.Table.of_node`. held_out: of splits without a file.
-    cache: the folder that prepared sentences are kept in. download: what scripts/download.py calls the data set, or
-    null. paper_pairs: how many training pairs the paper has, if it says so, for the record. recipe: the fields of
-    `prepared.Recipe`. The others are TaskData's.
+    folder: where the files are, or a table, or None with the recipe `toy`. source, target: the languages translated
+    from and into. tokenised: see `detokenise.Writing`. files, table: see `corpus.find_sources`; the table may be a
+    node, see `corpus.Table.of_node`. held_out: of splits without a file. cache: the folder that prepared sentences are
+    kept in. download: what scripts/download.py calls the data set, or null. paper_pairs: how many training pairs the
+    paper has, if it says so, for the record. recipe: the fields of `prepared.Recipe`. The others are TaskData's.
     """
 
     Options = Recipe
@@ -134,7 +133,7 @@ class TranslationData(TaskData):
         if folder is None and toy is None:
             raise UserError(
                 "task=translation needs a folder with aligned files, such as train.en, train.de, valid.en and "
-                "valid.de; name it with data.dir=my_texts."
+                "valid.de, or a table with a pair in each line; name it with data.dir=my_texts or data.dir=pairs.tsv."
             )
         self.folder = None if folder is None else Path(folder).expanduser()
         if source == target:
@@ -186,6 +185,12 @@ class TranslationData(TaskData):
         assert self.folder is not None  # or the recipe of made-up pairs
         names = (self.source, self.target, self.files, self.table, self.download)
         sources = find_sources(self.folder, *names)
+        for place in sources.values() if self.table is None else ():
+            if place.header and (first := next(place.pairs(), None)):
+                say(
+                    f"{place.paths[0].name}: the first column is {self.source} and the second {self.target}, as "
+                    f"{brief(first.source)} and {brief(first.target)} in the first line.", flush=True,
+                )  # fmt: skip
         self._held_out = tuple(split for split in SPLITS if split not in sources)
         return from_sources(sources, self.held_out, self.source, self.recipe, self.cache)
 

@@ -33,11 +33,13 @@ def test_files_are_found_by_their_names_and_languages(tmp_path):
 
 
 def test_what_is_not_there_is_named(tmp_path):
-    with pytest.raises(UserError, match="There is no folder .*nowhere"):
+    with pytest.raises(UserError, match="There is no folder or file .*nowhere"):
         found(tmp_path / "nowhere")
     with pytest.raises(
         UserError, match=r"no training data: expected are train\.tok\.en and train\.tok\.de, train\.en and"
     ):
+        found(tmp_path)
+    with pytest.raises(UserError, match=r"or a table train\.tok\.tsv, .*train\.jsonl, plain or with \.gz"):
         found(tmp_path)
     with pytest.raises(UserError, match=r"There is no file .*pairs\.txt"):
         found(tmp_path, table=Table("pairs.txt", ["en", "de"]))
@@ -94,9 +96,7 @@ def test_a_table_has_a_column_for_each_language(tmp_path):
     swapped = found(tmp_path, table=table, source="de", target="en")["train"]
     assert list(swapped.pairs()) == [Pair("Hallo!", "Hi."), Pair("Lauf!", "Run!")]
     write(tmp_path, {"pairs.txt": ["Hi.\tHallo!", "Run!"]})
-    with pytest.raises(
-        UserError, match=r"pairs\.txt, line 2: it has 1 columns, and task\.data\.table\.columns names 2"
-    ):
+    with pytest.raises(UserError, match=r"pairs\.txt, line 2: it has 1 columns, and 3 are expected \(en, de, column 3"):
         list(swapped.pairs())
 
 

@@ -1,0 +1,52 @@
+"""Tables with a pair of sentences in each row: columns between tabs, in files .csv commas or semicolons; JSON lines."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tasks.errors import UserError
+from tasks.reading import Fault, is_blank, read_lines
+from tasks.rows import read_records
+from tasks.separators import choose_separator, separators_of, split_columns
+
+ENDINGS = (".tsv", ".csv", ".jsonl")  # of tables that are found by the name of a split
+Fields = Mapping[str, Sequence[str]]
+
+
+def fields_of(source: str, target: str) -> dict[str, list[str]]:
+    """The names that the columns of both languages may have."""
+    return {"source": [source, "source"], "target": [target, "target"]}
+
+
+def header_of(path: Path, languages: Sequence[str]) -> list[str] | None:
+    """Names for the columns that a table has in its first line: the languages in their order, and then others; None of
+    a file of JSON lines, which name their texts. Raises UserError where it cannot be read."""
+    line = next(itertools.dropwhile(is_blank, read_lines(path)), (0, ""))[1]
+    if not isinstance(line, str) or line.lstrip().startswith("{"):
+        return None
+    separators = separators_of(path)
+    separator = choose_separator(line, separators, lambda columns: len(columns) > 1) or separators[0]
+    n = len(split_columns(line, separator))
+    return [*languages, *(f"column {k}" for k in range(len(languages) + 1, n + 1))]
+
+
+def read_rows(path: Path, fields: Fields, header: Sequence[str] | None) -> Iterator[tuple[str, str]]:
+    """Source and target of each row, without blanks around and ends of lines within; blank lines are passed over.
+
+    fields: of `fields_of`. header: of `header_of`. Raises UserError, which names the line, for one that cannot be used,
+    and where there is none.
+    """
+    source, target = (names[0] for names in fields.values())
+    forms = (
+        f"a sentence ({source}) and its translation ({target}) in each line with a tab between them, in files .csv "
+        "with a comma or semicolon, where a sentence that has one stands in quotes; or JSON lines "
+        f'{{"{source}": "...", "{target}": "..."}}'
+    )
+    for number, record in read_records(path, fields, forms, header=header):
+        if isinstance(record, Fault):
+            raise UserError(f"{path}, line {number}: {record}. Expected are {forms}.")
+        yield _one_line(record["source"]), _one_line(record["target"])
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\n", " ").strip()

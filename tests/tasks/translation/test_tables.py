@@ -1,0 +1,67 @@
+"""Tables of pairs: one file that is split, or one for each split; what separates their columns."""
+
+import gzip
+
+import pytest
+
+from tasks.errors import UserError
+from tasks.translation.corpus import Pair, Table
+from tests.tasks.translation.files import TRAIN, data, german, write
+from tests.tasks.translation.test_corpus import found
+
+PAIRS = [Pair("Hi, you!", "Hallo, du!"), Pair('He said "no".', 'Er sagte "nein".'), Pair("", "leer")]
+TSV = 'Hi, you!\tHallo, du!\nHe said "no".\tEr sagte "nein".\n\n\tleer\n'
+CSV = '"Hi, you!","Hallo,\ndu!"\n"He said ""no"".","Er sagte ""nein""."\n,leer\n'
+JSON = (
+    '{"en": "Hi, you!", "de": "Hallo, du!"}\n{"de": "Er sagte \\"nein\\".", "en": "He said \\"no\\"."}\n'
+    '{"source": "", "target": "leer", "id": 3}\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("a.tsv", TSV), ("a.txt", TSV), ("a.csv", CSV), ("a.CSV", CSV.replace(',"', ';"').replace(",l", ";l")), ("a.jsonl", JSON)],
+)
+def test_one_table_is_train_plain_or_packed(tmp_path, name, text):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
+    for path in (tmp_path / name, tmp_path / f"{name}.gz"):
+        sources = found(path)
+        assert list(sources) == ["train"]
+        assert list(sources["train"].pairs()) == PAIRS
+
+
+def test_a_folder_may_have_a_table_for_each_split(tmp_path):
+    write(tmp_path, {"train.tsv": ["a\tb"], "valid.csv": ["c,d"], "test.tsv": ["wrong"]})
+    write(tmp_path, {"test.en": ["e"], "test.de": ["f"]})
+    pairs = {split: list(source.pairs()) for split, source in found(tmp_path).items()}
+    assert pairs == {"train": [Pair("a", "b")], "dev": [Pair("c", "d")], "test": [Pair("e", "f")]}
+
+
+def test_a_row_with_too_few_or_too_many_columns_is_named(tmp_path):
+    for name, lines, said in (
+        ("a.csv", ["a,b", "c, d,e"], r"a\.csv, line 2: it has 3 columns, and 2 are expected \(en, de\).* in quotes"),
+        ("b.tsv", ["a\tb", "c"], r"b\.tsv, line 2: it has 1 columns, and 2 are expected"),
+        ("c.tsv", ["a", "c"], r"c\.tsv, line 1: it has 1 columns"),
+        ("d.tsv", [], r"d\.tsv is empty. Expected are a sentence \(en\) and its translation \(de\)"),
+        ("e.jsonl", ['{"en": "a"}'], r"e\.jsonl, line 1: it has none of the keys de, target"),
+    ):
+        write(tmp_path, {name: lines})
+        with pytest.raises(UserError, match=said):
+            list(found(tmp_path / name)["train"].pairs())
+    with pytest.raises(UserError, match=r"data\.dir=.*a\.csv is a file, and task\.data\.table\.file=b\.tsv"):
+        found(tmp_path / "a.csv", table=Table("b.tsv", ["en", "de"]))
+
+
+def test_a_table_is_split_and_its_first_pair_is_said(tmp_path, capsys):
+    lines = [f"{line} dog{k}\t{german(line)} hund{k}" for k in range(10) for line in TRAIN]
+    few = data(write(tmp_path / "texts", {"pairs.tsv": lines}) / "pairs.tsv", tmp_path / "cache")
+    assert sum(counts["pairs"] for counts in few.corpus().counts.values()) == 60
+    assert min(counts["pairs"] for counts in few.corpus().counts.values()) > 0
+    said = capsys.readouterr().out
+    assert "pairs.tsv: the first column is en and the second de, as 'a dog runs dog0' and 'ein hund läuft hund0' in" in said
+    assert "There is no file for dev:" in said
+    assert few.fingerprint()["files"] == dict.fromkeys(("train", "dev", "test"), "pairs.tsv")
+    write(tmp_path / "texts", {"pairs.tsv": lines[:1]})
+    with pytest.raises(UserError, match=r"Of 1 pairs of sentences in pairs.tsv none is held out for dev .*shares.dev=0.3"):
+        data(tmp_path / "texts" / "pairs.tsv", tmp_path / "cache").corpus()
