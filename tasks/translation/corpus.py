@@ -27,8 +27,8 @@ class Pair(NamedTuple):
 class Table:
     """A file whose lines have the same sentence in several languages, separated by tabs, in a .csv by commas.
 
-    file: its name. columns: the language of each column; there may be more columns. Raises UserError where these are no
-    texts, or a language has two columns.
+    file: its name. columns: the language of each column, where the first line does not name it; there may be more.
+    Raises UserError where these are no texts, or a language has two columns.
     """
 
     file: str
@@ -204,9 +204,10 @@ def find_sources(
 
 
 def _table(split: str, path: Path, source: str, target: str, columns: Sequence[str] = ()) -> Source:
-    """A table as a source. columns: the languages of its columns; none: source and target."""
-    header = header_of(path, columns or (source, target))
-    return Source(split, (path, path), fields_of(source, target), header)
+    """A table as a source. columns: the languages of its columns, where its first line does not name them; none: source
+    and target."""
+    fields = fields_of(source, target)
+    return Source(split, (path, path), fields, header_of(path, fields, columns or (source, target)))
 
 
 def _named(name: str, language: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from tasks.errors import UserError
 from tasks.reading import Fault, is_blank, read_lines
 from tasks.rows import read_records
-from tasks.separators import choose_separator, separators_of, split_columns
+from tasks.separators import choose_separator, has_columns, separators_of, split_columns
 
 ENDINGS = (".tsv", ".csv", ".jsonl")  # of tables that are found by the name of a split
 Fields = Mapping[str, Sequence[str]]
@@ -18,13 +18,16 @@ def fields_of(source: str, target: str) -> dict[str, list[str]]:
     return {"source": [source, "source"], "target": [target, "target"]}
 
 
-def header_of(path: Path, languages: Sequence[str]) -> list[str] | None:
-    """Names for the columns that a table has in its first line: the languages in their order, and then others; None of
-    a file of JSON lines, which name their texts. Raises UserError where it cannot be read."""
+def header_of(path: Path, fields: Fields, languages: Sequence[str]) -> list[str] | None:
+    """Names for the columns of a table whose first line does not have one for each of `fields`, in any case of letters:
+    the languages in their order, and then others. None where it has, and of JSON lines, which name their texts. Raises
+    UserError where the file cannot be read."""
     line = next(itertools.dropwhile(is_blank, read_lines(path)), (0, ""))[1]
     if not isinstance(line, str) or line.lstrip().startswith("{"):
         return None
     separators = separators_of(path)
+    if any(has_columns(split_columns(line, separator), fields) for separator in separators):
+        return None
     separator = choose_separator(line, separators, lambda columns: len(columns) > 1) or separators[0]
     n = len(split_columns(line, separator))
     return [*languages, *(f"column {k}" for k in range(len(languages) + 1, n + 1))]
@@ -33,14 +36,14 @@ def header_of(path: Path, languages: Sequence[str]) -> list[str] | None:
 def read_rows(path: Path, fields: Fields, header: Sequence[str] | None) -> Iterator[tuple[str, str]]:
     """Source and target of each row, without blanks around and ends of lines within; blank lines are passed over.
 
-    fields: of `fields_of`. header: of `header_of`. Raises UserError, which names the line, for one that cannot be used,
-    and where there is none.
+    fields: of `fields_of`. header: of `header_of`; None: the first line names the columns, and is no pair. Raises
+    UserError, which names the line, for one that cannot be used, and where there is none.
     """
     source, target = (names[0] for names in fields.values())
     forms = (
         f"a sentence ({source}) and its translation ({target}) in each line with a tab between them, in files .csv "
-        "with a comma or semicolon, where a sentence that has one stands in quotes; or JSON lines "
-        f'{{"{source}": "...", "{target}": "..."}}'
+        "with a comma or semicolon, where a sentence that has one stands in quotes; where there are other columns, a "
+        f'first line that names {source} and {target}; or JSON lines {{"{source}": "...", "{target}": "..."}}'
     )
     for number, record in read_records(path, fields, forms, header=header):
         if isinstance(record, Fault):

@@ -38,6 +38,26 @@ def test_a_folder_may_have_a_table_for_each_split(tmp_path):
     assert pairs == {"train": [Pair("a", "b")], "dev": [Pair("c", "d")], "test": [Pair("e", "f")]}
 
 
+def test_a_first_line_that_names_the_languages_is_no_pair_and_chooses_columns(tmp_path):
+    for name, lines in (
+        ("a.csv", ["id;DE;en ", "1;leer;", "2;zwei;two"]),
+        ("b.tsv", ["target\tSource\tnote", "leer\t\tx", "zwei\ttwo"]),
+        ("c.txt", ["en\tde", "\tleer", "two\tzwei"]),
+        ("d.jsonl", ['{"en": "", "de": "leer", "fr": "vide"}', '{"de": "zwei", "en": "two"}']),
+    ):
+        write(tmp_path, {name: lines})
+        assert list(found(tmp_path / name)["train"].pairs()) == [Pair("", "leer"), Pair("two", "zwei")]
+        swapped = found(tmp_path / name, source="de", target="en") if name != "b.tsv" else {}
+        assert not swapped or list(swapped["train"].pairs()) == [Pair("leer", ""), Pair("zwei", "two")]
+    table = Table("c.txt", ["de", "en"])
+    assert list(found(tmp_path, table=table)["train"].pairs())[1] == Pair("two", "zwei"), "the line counts"
+    write(tmp_path, {"a.csv": ["en,fr", "two,deux"]})
+    assert next(found(tmp_path / "a.csv")["train"].pairs()) == Pair("en", "fr"), "of other languages it is a row"
+    write(tmp_path, {"a.csv": ["en,de,en", "two,zwei,three"]})
+    with pytest.raises(UserError, match=r"a\.csv: its first line has two columns en"):
+        list(found(tmp_path / "a.csv")["train"].pairs())
+
+
 def test_a_row_with_too_few_or_too_many_columns_is_named(tmp_path):
     for name, lines, said in (
         ("a.csv", ["a,b", "c, d,e"], r"a\.csv, line 2: it has 3 columns, and 2 are expected \(en, de\).* in quotes"),
