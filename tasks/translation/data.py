@@ -26,6 +26,7 @@ from tasks.translation.corpus import HeldOut, Table, find_sources
 from tasks.translation.detokenise import Writing
 from tasks.translation.prepared import BOS, EOS, FIRST, Arrays, Corpus, Recipe, from_sources, prepare
 from tasks.translation.subwords import Subwords
+from tasks.translation.tables import read_sources
 from tasks.translation.toy import Toy
 from tasks.vocabularies import check_names, check_numbers
 
@@ -278,6 +279,10 @@ class TranslationData(TaskData):
         """New sentences, one a line, written as those of the training files are."""
         form = "Each line is a sentence to translate"
         return read_examples(lines, name, _sentence, "sentences", form, self.input_keys)
+
+    def read_table(self, path: Path) -> Iterator[tuple[str, dict[str, str]]] | None:
+        """See `tables.read_sources`."""
+        return read_sources(path, self.source)
 
     def encode(self, inputs: Sequence[str]) -> NewSentences:
         """New sentences as a split. Those of more than max_length pieces are cut, which is said, and so is how many

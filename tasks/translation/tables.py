@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tasks.errors import UserError
 from tasks.reading import Fault, is_blank, read_lines
-from tasks.rows import read_records
-from tasks.separators import choose_separator, has_columns, separators_of, split_columns
+from tasks.rows import read_new_rows, read_records
+from tasks.separators import choose_separator, ending, has_columns, separators_of, split_columns
 
 ENDINGS = (".tsv", ".csv", ".jsonl")  # of tables that are found by the name of a split
 Fields = Mapping[str, Sequence[str]]
@@ -16,6 +16,25 @@ Fields = Mapping[str, Sequence[str]]
 def fields_of(source: str, target: str) -> dict[str, list[str]]:
     """The names that the columns of both languages may have."""
     return {"source": [source, "source"], "target": [target, "target"]}
+
+
+def read_sources(path: Path, source: str) -> Iterator[tuple[str, dict[str, str]]] | None:
+    """The sentences to translate of each row of a file .csv or .tsv, in the column named by the language `source`, or
+    "source", and its other columns; None of another file. Raises UserError where the first line names no such column,
+    and for a row that cannot be used."""
+
+    def parse(row: dict[str, str]) -> str:
+        if not (text := one_line(row["source"])):
+            raise Fault("its sentence is blank")
+        return text
+
+    rows = read_new_rows(path, {"source": [source, "source"]}, parse)
+    if rows is None and ending(path) in (".csv", ".tsv"):
+        raise UserError(
+            f"{path}: its first line names no column {source} or source. Name the column of the sentences so, or give "
+            "the sentences alone, one a line, in a file .txt."
+        )
+    return rows
 
 
 def header_of(path: Path, fields: Fields, languages: Sequence[str]) -> list[str] | None:
@@ -48,8 +67,9 @@ def read_rows(path: Path, fields: Fields, header: Sequence[str] | None) -> Itera
     for number, record in read_records(path, fields, forms, header=header):
         if isinstance(record, Fault):
             raise UserError(f"{path}, line {number}: {record}. Expected are {forms}.")
-        yield _one_line(record["source"]), _one_line(record["target"])
+        yield one_line(record["source"]), one_line(record["target"])
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """The text of a column, which in quotes may have ends of lines."""
     return text.replace("\n", " ").strip()

@@ -85,3 +85,21 @@ def test_a_table_is_split_and_its_first_pair_is_said(tmp_path, capsys):
     write(tmp_path / "texts", {"pairs.tsv": lines[:1]})
     with pytest.raises(UserError, match=r"Of 1 pairs of sentences in pairs.tsv none is held out for dev .*shares.dev=0.3"):
         data(tmp_path / "texts" / "pairs.tsv", tmp_path / "cache").corpus()
+
+
+def test_new_sentences_are_the_column_of_a_table(tmp_path):
+    few = data(tmp_path, tmp_path / "cache")
+    for name, lines, rows in (
+        ("a.csv", ["id;EN;de", '7;"a; dog";hund'], [("a; dog", {"id": "7", "de": "hund"})]),
+        ("b.tsv", ["source\tde", "a dog\t", "cat\tx"], [("a dog", {"de": ""}), ("cat", {"de": "x"})]),
+        ("c.csv", ["source,en", "web,a dog"], [("a dog", {"source": "web"})]),
+        ("d.csv", ["en", '"a dog', 'runs"'], [("a dog runs", {})]),
+    ):
+        write(tmp_path, {name: lines})
+        assert list(few.read_table(tmp_path / name)) == rows
+    write(tmp_path, {"a.txt": ["en", "a dog"], "a.csv": ["a dog", "a cat"], "b.csv": ["en,id", "a dog,1", " ,2"]})
+    assert few.read_table(tmp_path / "a.txt") is None
+    with pytest.raises(UserError, match=r"a\.csv: its first line names no column en or source\. Name .* in a file \.txt"):
+        few.read_table(tmp_path / "a.csv")
+    with pytest.raises(UserError, match=r"b\.csv, line 3: its sentence is blank"):
+        list(few.read_table(tmp_path / "b.csv"))
