@@ -2,7 +2,7 @@
 
 import hashlib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -103,6 +103,32 @@ class Source:
             )
 
 
+def _check_ends(path: Path) -> None:
+    """Raises UserError where carriage returns (CR) alone end the lines of a file, which then has a single one."""
+    lines = list(itertools.islice(read_lines(path), 2))
+    if len(lines) == 1 and "\r" in str(lines[0][1]):
+        raise UserError(
+            f"{path} has a single line with carriage returns (CR) within: these end its lines, and line feeds must. "
+            r"`tr '\r' '\n' < FILE > NEW_FILE` makes them."
+        )
+
+
+def check_train(source: Source, pairs: Iterable[tuple[str, Pair]]) -> None:
+    """Raises UserError, which says why, where none of the pairs of all splits is of train and has both sides. source:
+    of train."""
+    if any(split == "train" and all(pair) for split, pair in pairs):
+        return
+    whole = [all(pair) for pair in source.pairs()]
+    if any(whole):
+        cause = f"the {sum(whole):,} pairs in it are held out (task.data.held_out.shares)"
+    else:
+        cause = f"all of its {len(whole):,} pairs have an empty side" if whole else "it has no text"
+    raise UserError(
+        f"{' and '.join(map(str, source.files))}: no pair of sentences is left to train on, as {cause}. A sentence and "
+        "its translation are needed for each pair."
+    )
+
+
 def _checked(path: Path, line: tuple[int, str | Fault]) -> tuple[int, str]:
     number, text = line
     if isinstance(text, Fault):
@@ -152,8 +178,8 @@ def find_sources(
 
     folder: may be a table, which is train. files: by split, names of which the first is taken that exists in both
     languages or as a table, plain or with .gz; the language stands for {language} in the name, or else behind it, as
-    train.en, and a table ends in one of `tables.ENDINGS`. Raises UserError where train is not there, or one language of
-    a split is missing.
+    train.en, and a table ends in one of `tables.ENDINGS`. Raises UserError where train is not there, one language of a
+    split is missing, or CR alone ends the lines of a file.
     """
     known_splits("task.data.files", files, SPLITS)
     fetch = f" `python scripts/download.py {download}` fetches it." if download else ""
@@ -183,6 +209,8 @@ def find_sources(
         for name in files.get(split, ()):
             paths = [existing(folder / _named(name, language)) for language in (source, target)]
             if paths[0] is not None and paths[1] is not None:
+                _check_ends(paths[0])
+                _check_ends(paths[1])
                 sources[split] = Source(split, (paths[0], paths[1]))
                 break
             if paths[0] or paths[1]:
@@ -206,6 +234,7 @@ def find_sources(
 def _table(split: str, path: Path, source: str, target: str, columns: Sequence[str] = ()) -> Source:
     """A table as a source. columns: the languages of its columns, where its first line does not name them; none: source
     and target."""
+    _check_ends(path)
     fields = fields_of(source, target)
     return Source(split, (path, path), fields, header_of(path, fields, columns or (source, target)))
 

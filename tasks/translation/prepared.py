@@ -22,7 +22,7 @@ from tasks.folders import cached, read_arrays, write_arrays
 from tasks.ragged import FIRST as FIRST_WORD
 from tasks.ragged import Sentences, TextStore
 from tasks.text import UNK
-from tasks.translation.corpus import HeldOut, Pair, Source, read_pairs
+from tasks.translation.corpus import HeldOut, Pair, Source, check_train, read_pairs
 from tasks.translation.subwords import KINDS, Subwords, learn
 
 FORMAT = 6  # of the cache
@@ -230,8 +230,12 @@ def from_sources(sources: Mapping[str, Source], held_out: HeldOut, source: str, 
     settings = facts | asdict(recipe)
     place = cache_place(cache / "translation", sources["train"].paths[0].parent.resolve().name, settings)
 
+    def pairs() -> Iterator[tuple[str, Pair]]:
+        return read_pairs(sources, held_out, source)
+
     def make() -> Corpus:
-        corpus = prepare(lambda: read_pairs(sources, held_out, source), recipe)
+        check_train(sources["train"], pairs())
+        corpus = prepare(pairs, recipe)
         for split in SPLITS:
             if not corpus.counts[split]["pairs"]:
                 where = " and ".join(names.get(split, names["train"]))
