@@ -10,6 +10,7 @@ import sacrebleu
 from configs.build import build
 from tests.cli import QUIET, Result, call, places
 from tests.configurations import checked
+from tests.tasks.translation.files import aligned
 
 TOY = ("task=translation_toy", "geometry=euclidean", "trainer.accelerator=cpu", "task.data.tokenised=none")
 
@@ -65,6 +66,20 @@ def test_bleu_of_the_test_is_sacrebleus_of_its_texts(trained, pairs):
         f"{split}/{name}" for split in ("val", "test") for name in ("bleu", "bleu_tokenised")
     }
     assert 0 < record["metrics"]["val/bleu"] <= 100
+
+
+def test_references_and_sources_stand_beside_the_translations(tmp_path):
+    """Also where a pair of the test has an empty side, which is left out."""
+    changes = {"test_en": ["a dog", "", "here runs\ra cat !", "a cat"], "test_de": ["ein hund", "x", "hier läuft", ""]}
+    folder = aligned(tmp_path / "texts", **changes)
+    words = ("task=translation", f"data.dir={folder}", "geometry=euclidean", "task.transformer.n_layers=1")
+    result = call(*words, "task.data.subwords=none", "trainer.max_steps=2", *QUIET, *places(tmp_path))
+    assert result.code == 0, result.err
+    files = {n: (result.record_path.parent / f"{n}.txt").read_text().splitlines() for n in ("sources", "references")}
+    assert files == {"sources": ["a dog", "here runs a cat !"], "references": ["ein hund", "hier läuft"]}
+    expected = sacrebleu.corpus_bleu(texts(result), [files["references"]]).score
+    assert result.record["metrics"]["test/bleu"] == pytest.approx(expected, abs=1e-9)
+    assert f"references: {result.record_path.parent / 'references.txt'}\n" in result.out
 
 
 @pytest.mark.long
