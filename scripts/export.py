@@ -101,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = commands.parser("export.py", __doc__, makes_models=True)
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a run")
     parser.add_argument("--format", choices=[*FORMATS, FOLDER], required=True, help="word2vec: texts that gensim reads")
-    parser.add_argument("--what", metavar="KIND", help="entities, relations, nodes, words or classes")
+    parser.add_argument("--what", metavar="KIND", help="entities, relations, nodes, words, classes, or what there is")
     parser.add_argument(
         "--model",
         choices=[*MODELS, FLAT],

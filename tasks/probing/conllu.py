@@ -1,7 +1,7 @@
 """Dependency trees from CoNLL-U files."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +15,8 @@ from tasks.reading import Fault, Faults, brief, read_lines
 COLUMNS = 10  # ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC
 READ = ("id", "form", "lemma", "upos", "xpos", "features", "head")  # the first of them; features stay as they are
 PENN_PUNCTUATION = frozenset(("''", ",", ".", ":", "``", "-LRB-", "-RRB-"))  # tags, as Hewitt & Manning exclude them
-PUNCTUATION = ("xpos", "upos")
+AUTO = "auto"
+PUNCTUATION = (AUTO, "xpos", "upos")
 
 
 class Sentence(NamedTuple):
@@ -52,6 +53,26 @@ def read_sentences(path: Path, punctuation: str, faults: Faults) -> Iterator[Sen
     if not number:
         expected = f"Expected is CoNLL-U: {COLUMNS} columns, and a blank line behind each sentence"
         raise UserError(f"{path} has no sentence. {expected}.")
+
+
+def choose_punctuation(paths: Iterable[Path]) -> str:
+    """"xpos" where a word of the files has one of PENN_PUNCTUATION in its column XPOS, else "upos": for
+    `read_sentences`. Raises UserError where one cannot be read."""
+    lines = (line for path in paths for _, line in read_lines(path) if isinstance(line, str))
+    tags = (line.split("\t")[4:5] for line in lines if not line.startswith("#"))
+    return "upos" if all(map(PENN_PUNCTUATION.isdisjoint, tags)) else "xpos"
+
+
+def punctuation_remark(splits: Mapping[str, Sequence[Sentence]], column: str, setting: str) -> str:
+    """How many words of the sentences of each split are punctuation, as a sentence. column: by which that was said,
+    "xpos" or "upos". setting: one of PUNCTUATION."""
+    marks = {split: [mark for each in sentences for mark in each.punctuation] for split, sentences in splits.items()}
+    how = f"by the column {column.upper()} (task.data.punctuation={setting})"
+    if not any(map(any, marks.values())):
+        other = "; task.data.punctuation=auto looks at UPOS, too" if setting == "xpos" else ""
+        return f"note: no word is punctuation {how}, so UUAS and root are of all words{other}."
+    counts = ", ".join(f"{sum(own):,} of {len(own):,} words of {split}" for split, own in marks.items())
+    return f"Punctuation {how}: {counts}; these have no edges in UUAS, and none is the root."
 
 
 def _blocks(lines: Iterable[tuple[int, str | Fault]]) -> Iterator[list[tuple[int, str | Fault]]]:

@@ -1,17 +1,19 @@
-"""Pairs of sentences in two languages: aligned files, a line each, or a table with a pair in each line."""
+"""Pairs of sentences in two languages: aligned files, a line each, or tables with a pair in each line."""
 
 import hashlib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tasks.batches import SPLITS
 from tasks.errors import UserError, known_splits
 from tasks.reading import Fault, existing, read_lines
+from tasks.translation.tables import ENDINGS, Fields, fields_of, header_of, read_rows
 
 LANGUAGE = "{language}"  # stands for the language in a name
+TABLE_FORM = "The command line has it as 'task.data.table={file: pairs.tsv, columns: [en, de]}'."
 
 
 class Pair(NamedTuple):
@@ -23,22 +25,47 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """A file whose lines have the same sentence in several languages, separated by tabs.
+    """A file whose lines have the same sentence in several languages, separated by tabs, in a .csv by commas.
 
-    file: its name. columns: the language of each column; there may be more columns.
+    file: its name. columns: the language of each column, where the first line does not name it; there may be more.
+    Raises UserError where these are no texts, or a language has two columns.
     """
 
     file: str
     columns: list[str]
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.file, str) or not self.file:
+            raise UserError(f"task.data.table.file={self.file!r} must be the name of a file. {TABLE_FORM}")
+        is_list = isinstance(self.columns, list) and all(isinstance(name, str) for name in self.columns)
+        if not is_list or len({*self.columns}) < max(2, len(self.columns)):
+            raise UserError(
+                f"task.data.table.columns={self.columns!r} must be a list of two languages or more, each once, the "
+                f"first that of the first column. {TABLE_FORM}"
+            )
+
+    @classmethod
+    def of_node(cls, node: Any) -> "Table":
+        """The table that a node of settings describes. Raises UserError, which names a key that is missing or unknown,
+        and as the constructor."""
+        keys = tuple(field.name for field in fields(cls))
+        if not isinstance(node, Mapping):
+            raise UserError(f"task.data.table={node!r} must be a node with the keys {' and '.join(keys)}. {TABLE_FORM}")
+        if wrong := [key for key in node if key not in keys] or [key for key in keys if key not in node]:
+            fault = "is none of its keys" if wrong[0] in node else "is missing"
+            raise UserError(f"task.data.table.{wrong[0]} {fault}, which are {' and '.join(keys)}. {TABLE_FORM}")
+        return cls(**node)
+
 
 @dataclass(frozen=True)
 class Source:
-    """Where the pairs of a split are: two aligned files, or one table (twice) with the columns of both languages."""
+    """Where the pairs of a split are: two aligned files, or one table (twice). fields, header: of a table, see
+    `tables.read_rows`."""
 
     split: str
     paths: tuple[Path, Path]
-    columns: tuple[int, int] | None = None
+    fields: Fields | None = None
+    header: Sequence[str] | None = None
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -48,7 +75,9 @@ class Source:
     def pairs(self) -> Iterator[Pair]:
         """In their order; blank lines at the end of aligned files are passed over. Raises UserError, which names file
         and line, where one cannot be used, and where the files have different numbers of lines."""
-        return self._aligned() if self.columns is None else self._rows(self.columns)
+        if self.fields is None:
+            return self._aligned()
+        return itertools.starmap(Pair, read_rows(self.paths[0], self.fields, self.header))
 
     def _aligned(self) -> Iterator[Pair]:
         read, ends, blank = [0, 0], [0, 0], 0  # lines of each; those up to the last with a text; blank pairs since then
@@ -73,16 +102,31 @@ class Source:
                 "missing."
             )
 
-    def _rows(self, columns: tuple[int, int]) -> Iterator[Pair]:
-        for line in read_lines(self.paths[0]):
-            number, text = _checked(self.paths[0], line)
-            row = text.split("\t")
-            if len(row) <= max(columns):
-                raise UserError(
-                    f"{self.paths[0]}, line {number}: it has {len(row)} columns, and task.data.table.columns names "
-                    f"{max(columns) + 1}, separated by tabs. Correct the line, or name the columns that there are."
-                )
-            yield Pair(row[columns[0]].strip(), row[columns[1]].strip())
+
+def _check_ends(path: Path) -> None:
+    """Raises UserError where carriage returns (CR) alone end the lines of a file, which then has a single one."""
+    lines = list(itertools.islice(read_lines(path), 2))
+    if len(lines) == 1 and "\r" in str(lines[0][1]):
+        raise UserError(
+            f"{path} has a single line with carriage returns (CR) within: these end its lines, and line feeds must. "
+            r"`tr '\r' '\n' < FILE > NEW_FILE` makes them."
+        )
+
+
+def check_train(source: Source, pairs: Iterable[tuple[str, Pair]]) -> None:
+    """Raises UserError, which says why, where none of the pairs of all splits is of train and has both sides. source:
+    of train."""
+    if any(split == "train" and all(pair) for split, pair in pairs):
+        return
+    whole = [all(pair) for pair in source.pairs()]
+    if any(whole):
+        cause = f"the {sum(whole):,} pairs in it are held out (task.data.held_out.shares)"
+    else:
+        cause = f"all of its {len(whole):,} pairs have an empty side" if whole else "it has no text"
+    raise UserError(
+        f"{' and '.join(map(str, source.files))}: no pair of sentences is left to train on, as {cause}. A sentence and "
+        "its translation are needed for each pair."
+    )
 
 
 def _checked(path: Path, line: tuple[int, str | Fault]) -> tuple[int, str]:
@@ -132,15 +176,23 @@ def find_sources(
 ) -> dict[str, Source]:
     """The files of each split that is there.
 
-    files: by split, names of which the first is taken that exists in both languages, plain or with .gz; the language
-    stands for {language} in the name, or else behind it, as train.en. Raises UserError where train is not there, or
-    one language of a split is missing.
+    folder: may be a table, which is train. files: by split, names of which the first is taken that exists in both
+    languages or as a table, plain or with .gz; the language stands for {language} in the name, or else behind it, as
+    train.en, and a table ends in one of `tables.ENDINGS`. Raises UserError where train is not there, one language of a
+    split is missing, or CR alone ends the lines of a file.
     """
     known_splits("task.data.files", files, SPLITS)
     fetch = f" `python scripts/download.py {download}` fetches it." if download else ""
     hint = f"{fetch} tasks/translation/README.md says which files are read and where data come from."
+    if folder.is_file():
+        if table is not None:
+            raise UserError(
+                f"data.dir={folder} is a file, and task.data.table.file={table.file} would be one in it. Leave the "
+                "table out, or name the folder."
+            )
+        return {"train": _table("train", folder, source, target)}
     if not folder.is_dir():
-        raise UserError(f"There is no folder {folder}; the aligned files are to be there.{hint}")
+        raise UserError(f"There is no folder or file {folder}; name one with texts in both languages.{hint}")
     if table is not None:
         for language in (source, target):
             if language not in table.columns:
@@ -151,24 +203,40 @@ def find_sources(
         path = existing(folder / table.file)
         if path is None:
             raise UserError(f"There is no file {folder / table.file}.{hint}")
-        return {"train": Source("train", (path, path), (table.columns.index(source), table.columns.index(target)))}
+        return {"train": _table("train", path, source, target, table.columns)}
     sources = {}
     for split in SPLITS:
         for name in files.get(split, ()):
             paths = [existing(folder / _named(name, language)) for language in (source, target)]
             if paths[0] is not None and paths[1] is not None:
+                _check_ends(paths[0])
+                _check_ends(paths[1])
                 sources[split] = Source(split, (paths[0], paths[1]))
                 break
             if paths[0] or paths[1]:
                 missing = folder / _named(name, target if paths[0] else source)
                 raise UserError(f"{paths[0] or paths[1]} is there, and {missing} with the other language is not.{hint}")
+            if path := next(filter(None, (existing(folder / f"{name}{ending}") for ending in ENDINGS)), None):
+                sources[split] = _table(split, path, source, target)
+                break
     if "train" not in sources:
-        expected = ", ".join(" and ".join(_named(name, k) for k in (source, target)) for name in files.get("train", ()))
+        names = files.get("train", ())
+        expected = ", ".join(" and ".join(_named(name, k) for k in (source, target)) for name in names)
+        tables = ", ".join(f"{name}{ending}" for name in names if LANGUAGE not in name for ending in ENDINGS)
         raise UserError(
-            f"{folder} has no training data: expected are {expected}, plain or with .gz.{hint} Other names are "
-            "task.data.files.train=[...], other languages task.data.source=... and task.data.target=..."
+            f"{folder} has no training data: expected are {expected}, or a table {tables}, plain or with .gz.{hint} "
+            "Other names are task.data.files.train=[...], other languages task.data.source=... and "
+            "task.data.target=..."
         )
     return sources
+
+
+def _table(split: str, path: Path, source: str, target: str, columns: Sequence[str] = ()) -> Source:
+    """A table as a source. columns: the languages of its columns, where its first line does not name them; none: source
+    and target."""
+    _check_ends(path)
+    fields = fields_of(source, target)
+    return Source(split, (path, path), fields, header_of(path, fields, columns or (source, target)))
 
 
 def _named(name: str, language: str) -> str:

@@ -19,13 +19,14 @@ from tasks.errors import UserError
 from tasks.fingerprints import identity_of
 from tasks.paper import paper_remarks, share_of_paper
 from tasks.ragged import Sentences
-from tasks.reading import Fault
+from tasks.reading import Fault, brief
 from tasks.rows import read_examples
 from tasks.text import PAD, UNK
 from tasks.translation.corpus import HeldOut, Table, find_sources
 from tasks.translation.detokenise import Writing
 from tasks.translation.prepared import BOS, EOS, FIRST, Arrays, Corpus, Recipe, from_sources, prepare
 from tasks.translation.subwords import Subwords
+from tasks.translation.tables import read_sources
 from tasks.translation.toy import Toy
 from tasks.vocabularies import check_names, check_numbers
 
@@ -98,13 +99,13 @@ class NewSentences:
 
 
 class TranslationData(TaskData):
-    """Pairs of the splits train, dev and test from aligned files, from a table, or from a recipe of made-up ones.
+    """Pairs of the splits train, dev and test from aligned files, from tables, or from a recipe of made-up ones.
 
-    folder: where the files are, or None with the recipe `toy`. source, target: the languages translated from and into.
-    tokenised: see `detokenise.Writing`. files, table: see `corpus.find_sources`. held_out: of splits without a file.
-    cache: the folder that prepared sentences are kept in. download: what scripts/download.py calls the data set, or
-    null. paper_pairs: how many training pairs the paper has, if it says so, for the record. recipe: the fields of
-    `prepared.Recipe`. The others are TaskData's.
+    folder: where the files are, or a table, or None with the recipe `toy`. source, target: the languages translated
+    from and into. tokenised: see `detokenise.Writing`. files, table: see `corpus.find_sources`; the table may be a
+    node, see `corpus.Table.of_node`. held_out: of splits without a file. cache: the folder that prepared sentences are
+    kept in. download: what scripts/download.py calls the data set, or null. paper_pairs: how many training pairs the
+    paper has, if it says so, for the record. recipe: the fields of `prepared.Recipe`. The others are TaskData's.
     """
 
     Options = Recipe
@@ -117,7 +118,7 @@ class TranslationData(TaskData):
         target: str,
         tokenised: str,
         files: dict[str, list[str]],
-        table: Table | None,
+        table: Table | dict[str, Any] | None,
         held_out: HeldOut,
         cache: str,
         download: str | None,
@@ -133,7 +134,7 @@ class TranslationData(TaskData):
         if folder is None and toy is None:
             raise UserError(
                 "task=translation needs a folder with aligned files, such as train.en, train.de, valid.en and "
-                "valid.de; name it with data.dir=my_texts."
+                "valid.de, or a table with a pair in each line; name it with data.dir=my_texts or data.dir=pairs.tsv."
             )
         self.folder = None if folder is None else Path(folder).expanduser()
         if source == target:
@@ -143,7 +144,8 @@ class TranslationData(TaskData):
                 f"task.data.held_out.language={held_out.language!r} must be {source!r} or {target!r}, the languages of "
                 "task.data.source and task.data.target."
             )
-        self.toy, self.source, self.target, self.files, self.table = toy, source, target, files, table
+        self.toy, self.source, self.target, self.files = toy, source, target, files
+        self.table = table if table is None or isinstance(table, Table) else Table.of_node(table)
         self.held_out, self.cache, self.download, self.paper_pairs = held_out, Path(cache), download, paper_pairs
         self.recipe = Recipe(**recipe)
         self.writing = Writing(tokenised, target)
@@ -184,6 +186,12 @@ class TranslationData(TaskData):
         assert self.folder is not None  # or the recipe of made-up pairs
         names = (self.source, self.target, self.files, self.table, self.download)
         sources = find_sources(self.folder, *names)
+        for place in sources.values() if self.table is None else ():
+            if place.header and (first := next(place.pairs(), None)):
+                say(
+                    f"{place.paths[0].name}: the first column is {self.source} and the second {self.target}, as "
+                    f"{brief(first.source)} and {brief(first.target)} in the first line.", flush=True,
+                )  # fmt: skip
         self._held_out = tuple(split for split in SPLITS if split not in sources)
         return from_sources(sources, self.held_out, self.source, self.recipe, self.cache)
 
@@ -271,6 +279,10 @@ class TranslationData(TaskData):
         """New sentences, one a line, written as those of the training files are."""
         form = "Each line is a sentence to translate"
         return read_examples(lines, name, _sentence, "sentences", form, self.input_keys)
+
+    def read_table(self, path: Path) -> Iterator[tuple[str, dict[str, str]]] | None:
+        """See `tables.read_sources`."""
+        return read_sources(path, self.source)
 
     def encode(self, inputs: Sequence[str]) -> NewSentences:
         """New sentences as a split. Those of more than max_length pieces are cut, which is said, and so is how many

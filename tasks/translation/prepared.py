@@ -22,10 +22,10 @@ from tasks.folders import cached, read_arrays, write_arrays
 from tasks.ragged import FIRST as FIRST_WORD
 from tasks.ragged import Sentences, TextStore
 from tasks.text import UNK
-from tasks.translation.corpus import HeldOut, Pair, Source, read_pairs
+from tasks.translation.corpus import HeldOut, Pair, Source, check_train, read_pairs
 from tasks.translation.subwords import KINDS, Subwords, learn
 
-FORMAT = 5  # of the cache
+FORMAT = 6  # of the cache
 BOS, EOS = 2, 3  # ids of the beginning and the end of a target sentence, behind those of tasks.text
 FIRST = 4  # id of the first piece of a vocabulary
 CHUNK = 10_000  # sentences that are split together
@@ -224,17 +224,28 @@ def from_sources(sources: Mapping[str, Source], held_out: HeldOut, source: str, 
     """
     shas = {split: [contents_sha256(path) for path in place.files] for split, place in sources.items()}
     names = {split: [path.name for path in place.files] for split, place in sources.items()}
-    columns = {split: place.columns for split, place in sources.items()}
+    tables = {split: [place.fields, place.header] for split, place in sources.items()}
     held = asdict(held_out) if len(sources) < len(SPLITS) else None
-    facts = {"format": FORMAT, "shas": shas, "columns": columns, "held_out": held, "source": source}
+    facts = {"format": FORMAT, "shas": shas, "tables": tables, "held_out": held, "source": source}
     settings = facts | asdict(recipe)
     place = cache_place(cache / "translation", sources["train"].paths[0].parent.resolve().name, settings)
 
+    def pairs() -> Iterator[tuple[str, Pair]]:
+        return read_pairs(sources, held_out, source)
+
     def make() -> Corpus:
-        corpus = prepare(lambda: read_pairs(sources, held_out, source), recipe)
+        check_train(sources["train"], pairs())
+        corpus = prepare(pairs, recipe)
         for split in SPLITS:
             if not corpus.counts[split]["pairs"]:
                 where = " and ".join(names.get(split, names["train"]))
+                if split not in sources and (share := held_out.shares.get(split)):
+                    n = sum(counts["pairs"] for counts in corpus.counts.values())
+                    raise UserError(
+                        f"Of {n:,} pairs of sentences in {where} none is held out for {split} "
+                        f"(task.data.held_out.shares.{split}={share:g}); give it a larger share, as "
+                        f"task.data.held_out.shares.{split}={min(0.3, 2 * share + 0.1):.1g}, or add a file."
+                    )
                 raise UserError(
                     f"There is no pair of sentences for {split} in {where}; add files, or give it a share of train in "
                     "task.data.held_out.shares."

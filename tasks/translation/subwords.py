@@ -10,6 +10,7 @@ import sentencepiece
 from tasks.errors import UserError, one_of
 
 KINDS = ("bpe", "none", "@@")
+LONGEST = 4192  # bytes of a sentence that SentencePiece learns from
 JOINT = "@@ "  # between the pieces of a word in files that are split already
 
 
@@ -55,7 +56,7 @@ def learn(sentences: Iterable[str], size: int) -> bytes:
     all that there are, where the sentences are too few for so many.
 
     sentences: may be read twice. Raises UserError where they have more different characters than `size` or where there
-    is none, and the errors of `sentences`.
+    is none of at most LONGEST bytes, and the errors of `sentences`.
     """
     try:
         return _train(sentences, size)
@@ -64,7 +65,7 @@ def learn(sentences: Iterable[str], size: int) -> bytes:
     try:  # not at once, as the model's bytes hold the setting, and checkpoints their hash
         return _train(sentences, size, hard_vocab_limit=False)
     except RuntimeError as error:
-        reason = re.sub(r"^.*\] ", "", str(error)).strip() or "there is no sentence, or no pair with both sides"
+        reason = re.sub(r"^.*\] ", "", str(error)).strip() or f"no sentence has from 1 to {LONGEST:,} bytes"
         raise UserError(
             f"task.data.pieces={size}: byte pair encoding cannot be learnt with so many pieces ({reason})."
         ) from None

@@ -5,15 +5,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
-from tasks.base import LayerStates, Points, Step, Task
+from tasks.base import LayerStates, NamedPoints, Points, Step, Task, TaskData
 from tasks.errors import rate, whole
 from tasks.folders import whole_file
 from tasks.ragged import length_mask
-from tasks.translation.data import Vocabulary
+from tasks.translation.data import FIRST, Vocabulary
 from tasks.translation.decoding import TextDecoder, Translation
 from tasks.translation.detokenise import Writing
 from tasks.translation.layer_states import layer_states
@@ -146,13 +147,35 @@ class TranslationTask(Task):
         return {name: how for name, how in names.items() if name in self.metrics}
 
     def write_test(self, folder: Path) -> dict[str, Path]:
-        """Write translations.txt, a line for each pair of test in the order of its file, plain texts."""
+        """Write translations.txt, references.txt and sources.txt, of which a line each is of a pair of test, in the
+        order of its file without those that were left out: plain texts, of which bleu is, and the sources as the file
+        has them."""
         if not self.translations:
             return {}
-        with whole_file(folder / "translations.txt") as part:
-            lines = (self.writing.plain(self.translations[k]) + "\n" for k in sorted(self.translations))
-            part.write_text("".join(lines), encoding="utf-8")
-        return {"translations": folder / "translations.txt"}
+        numbers = sorted(self.translations)
+        references = self.decoder.target.subwords.whole(self.texts("test", "target"))
+        texts = {
+            "translations": [self.writing.plain(self.translations[k]) for k in numbers],
+            "references": [self.writing.plain(references[k]) for k in numbers],
+            "sources": [self.texts("test", "source")[k] for k in numbers],
+        }
+        for name, lines in texts.items():
+            with whole_file(folder / f"{name}.txt") as part:  # a CR within a line would end it for those who read it
+                part.write_text("".join(line.replace("\r", " ") + "\n" for line in lines), encoding="utf-8")
+        return {name: folder / f"{name}.txt" for name in texts}
+
+    def named_points(self, data: TaskData) -> dict[str, NamedPoints]:
+        """The pieces of both languages as encoder and decoder embed them. Both have embeddings of their own, also of
+        shared vocabularies."""
+        model = self.model
+        sides = {
+            "source_pieces": (self.source_vocabulary, model.encoder_geometry.manifold, model.source_embedding),
+            "target_pieces": (self.decoder.target, model.decoder_manifold, model.target_embedding),
+        }
+        return {
+            kind: NamedPoints(own.pieces, manifold, embedding(torch.arange(FIRST, len(own), device=self.device)))
+            for kind, (own, manifold, embedding) in sides.items()
+        }
 
     def layer_states(self, sentences: Sequence[Sequence[str]]) -> LayerStates:
         """Of words as people write them, which the encoder reads as its training texts have them."""

@@ -43,7 +43,10 @@ KINDS = {
     "poincare_glove_toy": ["words"],
     "prefix_toy geometry=poincare_tangent": ["words", "classes"],
     "probing_toy": [],
-    "translation_toy": [],
+    "translation_toy": ["source_pieces", "target_pieces"],
+    "translation_toy geometry=euclidean encoder=conv_seq2seq": ["source_pieces", "target_pieces"],
+    "translation_toy geometry=hatt": ["source_pieces", "target_pieces"],
+    "translation_toy geometry=poincare_pp geometry.parts.decoder=euclidean": ["source_pieces", "target_pieces"],
     "wordnet_subtree_toy": ["nodes", "classes"],
 }
 

@@ -6,6 +6,8 @@ import torch
 from tasks.errors import UserError
 from tasks.probing.toy import ToyEncoder
 from tasks.probing.trees import measure
+from tests.cli import places
+from tests.configurations import CONFIGS, checked
 from tests.tasks.probing.conftest import SENTENCES, conllu
 
 
@@ -100,7 +102,7 @@ def test_several_files_of_a_split_are_read_as_one(make, treebank):
         ({"layer": "last"}, "task.layer must be all or a number from 0 to 2, and it is 'last'"),
         ({"layer": -1}, "task.layer"),
         ({"states": "lorentz"}, "probe.checkpoint: its states have geometry=euclidean, and task.states=lorentz"),
-        ({"punctuation": "pos"}, "task.data.punctuation must be one of xpos, upos"),
+        ({"punctuation": "pos"}, "task.data.punctuation must be one of auto, xpos, upos"),
         ({"sizes": {"train": 0}}, "task.data.sizes.train"),
         ({"on_error": "stop"}, "task.data.on_error"),
     ],
@@ -114,6 +116,31 @@ def test_a_split_without_a_file_is_named(make, treebank):
     (treebank / "xx-ud-dev.conllu").unlink()
     with pytest.raises(UserError, match="has no file for dev; task=probing needs dependency trees"):
         make().splits()
+
+
+def test_auto_finds_punctuation_in_either_column_and_says_how_much(make, treebank, capsys):
+    """In XPOS where a word of any split has a tag of the Penn Treebank there, else in UPOS."""
+    assert make(punctuation="auto").splits()["dev"].punctuation.sum() == 1
+    said = "Punctuation by the column XPOS (task.data.punctuation=auto): 1 of 8 words of train, 1 of 8 words of dev"
+    assert said in capsys.readouterr().out
+    for split in ("train", "dev", "test"):
+        text = conllu(SENTENCES).replace(".\t_\t_\t.", ".\t_\tPUNCT\tPUNCT").replace("NN", "NOUN")
+        (treebank / f"xx-ud-{split}.conllu").write_text(text, encoding="utf-8")
+    data = make(punctuation="auto")
+    assert data.splits()["train"].punctuation.tolist() == [False, False, False, True, *[False] * 4]
+    assert data.fingerprint()["counts"]["train"] == {"sentences": 3, "skipped": 0, "unread": 0}
+    assert "by the column UPOS (task.data.punctuation=auto): 1 of 8 words of train" in capsys.readouterr().out
+    assert not make(punctuation="xpos").splits()["train"].punctuation.any()
+    said = "note: no word is punctuation by the column XPOS (task.data.punctuation=xpos), so UUAS and root are of all words; "
+    assert said + "task.data.punctuation=auto looks at UPOS, too." in capsys.readouterr().out
+
+
+def test_the_papers_experiments_have_the_tags_of_the_penn_treebank(tmp_path):
+    experiments = sorted(path.stem for path in (CONFIGS / "experiment").glob("hybonet_probing_*.yaml"))
+    for name in experiments:
+        assert checked(f"experiment={name}", *places(tmp_path))["task"]["data"]["punctuation"] == "xpos"
+    assert len(experiments) == 6
+    assert checked("task=probing", *places(tmp_path))["task"]["data"]["punctuation"] == "auto"
 
 
 def test_sentences_that_are_no_trees_are_skipped_and_counted(make, treebank, capsys):

@@ -6,7 +6,7 @@ import pytest
 
 from tasks.errors import UserError
 from tasks.translation.corpus import HeldOut, Pair, Source, Table, find_sources, read_pairs
-from tests.tasks.translation.files import aligned, write
+from tests.tasks.translation.files import aligned, data, write
 
 FILES = {"train": ["train.tok", "train"], "dev": ["valid"], "test": ["test.{language}.bpe", "test"]}
 HELD_OUT = HeldOut({"dev": 0.2, "test": 0.1}, "en")
@@ -33,11 +33,13 @@ def test_files_are_found_by_their_names_and_languages(tmp_path):
 
 
 def test_what_is_not_there_is_named(tmp_path):
-    with pytest.raises(UserError, match="There is no folder .*nowhere"):
+    with pytest.raises(UserError, match="There is no folder or file .*nowhere"):
         found(tmp_path / "nowhere")
     with pytest.raises(
         UserError, match=r"no training data: expected are train\.tok\.en and train\.tok\.de, train\.en and"
     ):
+        found(tmp_path)
+    with pytest.raises(UserError, match=r"or a table train\.tok\.tsv, .*train\.jsonl, plain or with \.gz"):
         found(tmp_path)
     with pytest.raises(UserError, match=r"There is no file .*pairs\.txt"):
         found(tmp_path, table=Table("pairs.txt", ["en", "de"]))
@@ -94,10 +96,25 @@ def test_a_table_has_a_column_for_each_language(tmp_path):
     swapped = found(tmp_path, table=table, source="de", target="en")["train"]
     assert list(swapped.pairs()) == [Pair("Hallo!", "Hi."), Pair("Lauf!", "Run!")]
     write(tmp_path, {"pairs.txt": ["Hi.\tHallo!", "Run!"]})
-    with pytest.raises(
-        UserError, match=r"pairs\.txt, line 2: it has 1 columns, and task\.data\.table\.columns names 2"
-    ):
+    with pytest.raises(UserError, match=r"pairs\.txt, line 2: it has 1 columns, and 3 are expected \(en, de, column 3"):
         list(swapped.pairs())
+
+
+def test_a_table_may_be_a_plain_node(tmp_path):
+    write(tmp_path, {"pairs.tsv": ["a dog\tein hund"]})
+    node = {"file": "pairs.tsv", "columns": ["en", "de"]}
+    assert data(tmp_path, tmp_path, table=node).table == Table(**node)
+    for other, said in (
+        ({"file": "pairs.tsv"}, "task.data.table.columns is missing, which are file and columns"),
+        ({**node, "column": 1}, "task.data.table.column is none of its keys, which are file and columns"),
+        ("pairs.tsv", "task.data.table='pairs.tsv' must be a node with the keys file and columns"),
+        ({**node, "file": None}, "task.data.table.file=None must be the name of a file"),
+        ({**node, "columns": "en,de"}, "task.data.table.columns='en,de' must be a list of two languages"),
+        ({**node, "columns": ["en", False]}, r"columns=\['en', False\] must be a list"),
+        ({**node, "columns": ["en", "en"]}, "each once"),
+    ):
+        with pytest.raises(UserError, match=f"{said}.*'task.data.table={{file: pairs.tsv, columns: .en, de.}}'"):
+            data(tmp_path, tmp_path, table=other)
 
 
 def test_the_sentence_alone_decides_what_is_held_out(tmp_path):

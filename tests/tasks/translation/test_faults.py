@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from tasks.errors import UserError
+from tasks.translation.corpus import HeldOut
 from tasks.translation.prepared import prepare
+from tasks.translation.subwords import LONGEST, learn
 from tests.cli import QUIET, call, places
-from tests.tasks.translation.files import TRAIN, aligned, data, german
+from tests.tasks.translation.files import TRAIN, aligned, data, german, write
 
 
 def test_different_line_counts_are_said_where_pieces_are_learnt(tmp_path):
@@ -22,6 +24,31 @@ def test_bytes_that_are_no_text_are_said_where_pieces_are_learnt(tmp_path):
     with pytest.raises(UserError, match=r"train\.de, line 1: it is not UTF-8"):
         data(folder, tmp_path / "cache", subwords="bpe").corpus()
     assert not list((tmp_path / "cache").rglob("*.bin"))
+
+
+@pytest.mark.parametrize("subwords", ["bpe", "none"])
+def test_files_without_a_pair_are_named_before_pieces_are_learnt(tmp_path, subwords):
+    for english, dutch, said in (
+        (b"", b"", r"train\.en and .*train\.de: no pair of sentences is left to train on, as it has no text"),
+        (b"dog\n\n", b"\nhond\n", "as all of its 2 pairs have an empty side"),
+        (b"a dog\rruns\r", b"een hond\rloopt\r", r"train\.en has a single line with carriage returns \(CR\).*`tr '\\r'"),
+        (b"a dog\nruns\n", b"een hond\rloopt\r", r"train\.de has a single line with carriage returns"),
+    ):
+        folder = aligned(tmp_path / "texts")
+        (folder / "train.en").write_bytes(english)
+        (folder / "train.de").write_bytes(dutch)
+        with pytest.raises(UserError, match=said):
+            data(folder, tmp_path / "cache", subwords=subwords).corpus()
+    write(tmp_path / "texts", {"one.tsv": ["held out 7\tx"]})
+    held_out = HeldOut({"dev": 0.5, "test": 0.49}, "en")
+    with pytest.raises(UserError, match=r"one\.tsv: no pair .* as the 1 pairs in it are held out \(task\.data\.held_out"):
+        data(tmp_path / "texts" / "one.tsv", tmp_path / "cache", subwords=subwords, held_out=held_out).corpus()
+
+
+def test_sentences_that_are_too_long_to_learn_from_are_the_reason():
+    assert learn(["ab" * (LONGEST // 2)], 10)
+    with pytest.raises(UserError, match=r"\(no sentence has from 1 to 4,192 bytes\)"):
+        learn(["ab" * (LONGEST // 2) + "a"], 10)
 
 
 def test_an_interruption_while_pieces_are_learnt_is_one(tmp_path):

@@ -32,7 +32,7 @@ def test_files_that_are_split_already_stay_so():
 
 @pytest.mark.parametrize(
     ("size", "sentences", "reason"),
-    [(4, BOTH, "smaller than required_chars"), (50, [], "there is no sentence")],
+    [(4, BOTH, "smaller than required_chars"), (50, [], "no sentence has from 1 to 4,192 bytes")],
 )
 def test_numbers_of_pieces_that_do_not_fit_are_told(size, sentences, reason):
     with pytest.raises(UserError, match=rf"task\.data\.pieces={size}: byte pair encoding cannot be learnt.*{reason}"):

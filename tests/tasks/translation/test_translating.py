@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 import sacrebleu
+import torch
 
 from configs.build import build
+from scripts import export
 from tests.cli import QUIET, Result, call, places
 from tests.configurations import checked
+from tests.tasks.translation.files import aligned
 
 TOY = ("task=translation_toy", "geometry=euclidean", "trainer.accelerator=cpu", "task.data.tokenised=none")
 
@@ -65,6 +68,36 @@ def test_bleu_of_the_test_is_sacrebleus_of_its_texts(trained, pairs):
         f"{split}/{name}" for split in ("val", "test") for name in ("bleu", "bleu_tokenised")
     }
     assert 0 < record["metrics"]["val/bleu"] <= 100
+
+
+def test_the_points_of_pieces_are_exported_by_name(folder, trained, capsys):
+    for kind, first in (("source_pieces", "w"), ("target_pieces", "W")):
+        file = folder / f"{kind}.tsv"
+        words = (str(trained.record_path.parent), "--format", "tsv", "--what", kind, "--out", str(file))
+        assert export.main([*words]) == 0, capsys.readouterr().err
+        header, *rows = (line.split("\t") for line in file.read_text(encoding="utf-8").splitlines())
+        assert header[:2] == ["name", "x1"]
+        names = [name for name, *_ in rows]
+        assert set(names) == {f"{first}{k}" for k in range(len(rows))}
+        state = torch.load(trained.record_path.parent / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]
+        weight = state[f"model.{kind.removesuffix('_pieces')}_embedding.weight"]
+        written = torch.tensor([[float(number) for number in row] for _, *row in rows])
+        assert len(weight) == 4 + len(rows), "ids before the first piece have no name"
+        torch.testing.assert_close(written, weight[4:])
+
+
+def test_references_and_sources_stand_beside_the_translations(tmp_path):
+    """Also where a pair of the test has an empty side, which is left out."""
+    changes = {"test_en": ["a dog", "", "here runs\ra cat !", "a cat"], "test_de": ["ein hund", "x", "hier läuft", ""]}
+    folder = aligned(tmp_path / "texts", **changes)
+    words = ("task=translation", f"data.dir={folder}", "geometry=euclidean", "task.transformer.n_layers=1")
+    result = call(*words, "task.data.subwords=none", "trainer.max_steps=2", *QUIET, *places(tmp_path))
+    assert result.code == 0, result.err
+    files = {n: (result.record_path.parent / f"{n}.txt").read_text().splitlines() for n in ("sources", "references")}
+    assert files == {"sources": ["a dog", "here runs a cat !"], "references": ["ein hund", "hier läuft"]}
+    expected = sacrebleu.corpus_bleu(texts(result), [files["references"]]).score
+    assert result.record["metrics"]["test/bleu"] == pytest.approx(expected, abs=1e-9)
+    assert f"references: {result.record_path.parent / 'references.txt'}\n" in result.out
 
 
 @pytest.mark.long

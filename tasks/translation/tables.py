@@ -1,0 +1,75 @@
+"""Tables with a pair of sentences in each row: columns between tabs, in files .csv commas or semicolons; JSON lines."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tasks.errors import UserError
+from tasks.reading import Fault, is_blank, read_lines
+from tasks.rows import read_new_rows, read_records
+from tasks.separators import choose_separator, ending, has_columns, separators_of, split_columns
+
+ENDINGS = (".tsv", ".csv", ".jsonl")  # of tables that are found by the name of a split
+Fields = Mapping[str, Sequence[str]]
+
+
+def fields_of(source: str, target: str) -> dict[str, list[str]]:
+    """The names that the columns of both languages may have."""
+    return {"source": [source, "source"], "target": [target, "target"]}
+
+
+def read_sources(path: Path, source: str) -> Iterator[tuple[str, dict[str, str]]] | None:
+    """The sentences to translate of each row of a file .csv or .tsv, in the column named by the language `source`, or
+    "source", and its other columns; None of another file. Raises UserError where the first line names no such column,
+    and for a row that cannot be used."""
+
+    def parse(row: dict[str, str]) -> str:
+        if not (text := one_line(row["source"])):
+            raise Fault("its sentence is blank")
+        return text
+
+    rows = read_new_rows(path, {"source": [source, "source"]}, parse)
+    if rows is None and ending(path) in (".csv", ".tsv"):
+        raise UserError(
+            f"{path}: its first line names no column {source} or source. Name the column of the sentences so, or give "
+            "the sentences alone, one a line, in a file .txt."
+        )
+    return rows
+
+
+def header_of(path: Path, fields: Fields, languages: Sequence[str]) -> list[str] | None:
+    """Names for the columns of a table whose first line does not have one for each of `fields`, in any case of letters:
+    the languages in their order, and then others. None where it has, and of JSON lines, which name their texts. Raises
+    UserError where the file cannot be read."""
+    line = next(itertools.dropwhile(is_blank, read_lines(path)), (0, ""))[1]
+    if not isinstance(line, str) or line.lstrip().startswith("{"):
+        return None
+    separators = separators_of(path)
+    if any(has_columns(split_columns(line, separator), fields) for separator in separators):
+        return None
+    separator = choose_separator(line, separators, lambda columns: len(columns) > 1) or separators[0]
+    n = len(split_columns(line, separator))
+    return [*languages, *(f"column {k}" for k in range(len(languages) + 1, n + 1))]
+
+
+def read_rows(path: Path, fields: Fields, header: Sequence[str] | None) -> Iterator[tuple[str, str]]:
+    """Source and target of each row, without blanks around and ends of lines within; blank lines are passed over.
+
+    fields: of `fields_of`. header: of `header_of`; None: the first line names the columns, and is no pair. Raises
+    UserError, which names the line, for one that cannot be used, and where there is none.
+    """
+    source, target = (names[0] for names in fields.values())
+    forms = (
+        f"a sentence ({source}) and its translation ({target}) in each line with a tab between them, in files .csv "
+        "with a comma or semicolon, where a sentence that has one stands in quotes; where there are other columns, a "
+        f'first line that names {source} and {target}; or JSON lines {{"{source}": "...", "{target}": "..."}}'
+    )
+    for number, record in read_records(path, fields, forms, header=header):
+        if isinstance(record, Fault):
+            raise UserError(f"{path}, line {number}: {record}. Expected are {forms}.")
+        yield one_line(record["source"]), one_line(record["target"])
+
+
+def one_line(text: str) -> str:
+    """The text of a column, which in quotes may have ends of lines."""
+    return text.replace("\n", " ").strip()
