@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 from tasks.base import NamedPoints, Points, Step, Task, TaskData
 from tasks.classification import ClassificationTask, class_predictions
 from tasks.errors import UserError, number, one_of, whole
-from tasks.graph.data import GraphData
+from tasks.graph.graph_data import GraphData
 from tasks.graph.links import is_known, wrong_links
 from tasks.graph.model import LinkModel, NodeModel
 from tasks.metrics import average_precision, roc_auc
