@@ -75,19 +75,24 @@ def test_a_damaged_model_in_the_cache_is_made_again(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_checkpoint_is_refused_with_another_model_of_pieces(tmp_path):
+def test_a_checkpoint_is_not_tested_with_other_pieces_and_predicts_with_its_own(tmp_path):
     def words(pieces: int) -> tuple[str, ...]:
         return (
             "task=translation", f"data.dir={aligned(tmp_path / 'texts')}", f"task.data.pieces={pieces}",
-            "geometry=euclidean", "task.transformer.n_layers=1", "trainer.accelerator=cpu", *QUIET, *places(tmp_path),
+            "geometry=euclidean", "task.transformer.n_layers=1", "task.module.search.max_length_constant=1",
+            "trainer.accelerator=cpu", *QUIET, *places(tmp_path),
         )  # fmt: skip
 
-    first = call(*words(60), "trainer.max_steps=1", "task.module.search.max_length_constant=1")
+    first = call(*words(60), "trainer.max_steps=1")
     assert first.code == 0, first.err
     (tmp_path / "input.txt").write_text("a dog\n", encoding="utf-8")
-    for mode, more in (("test", []), ("predict", [f"input={tmp_path / 'input.txt'}", f"output={tmp_path / 'o.jsonl'}"])):
-        result = call(*words(55), f"mode={mode}", f"checkpoint={first.record_path.parent}", *more)
-        assert result.code == 1
-        assert "subwords" in result.err
-        assert len(result.err.strip().splitlines()) == 1, "one paragraph"
-    assert not (tmp_path / "o.jsonl").exists()
+    checkpoint = f"checkpoint={first.record_path.parent}"
+    result = call(*words(55), "mode=test", checkpoint)
+    assert result.code == 1
+    assert "subwords" in result.err
+    assert len(result.err.strip().splitlines()) == 1, "one paragraph"
+    for name, own in (("own", ()), ("named", words(55))):
+        more = (f"input={tmp_path / 'input.txt'}", f"output={tmp_path / name}.jsonl")
+        result = call(*own, "mode=predict", checkpoint, *places(tmp_path), *more)
+        assert result.code == 0, result.err
+    assert (tmp_path / "own.jsonl").read_text() == (tmp_path / "named.jsonl").read_text()
