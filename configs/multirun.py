@@ -86,6 +86,7 @@ class Jobs(Callback):
     latest: ClassVar["Jobs | None"] = None  # that of this process's command
 
     def __init__(self) -> None:
+        self.command = os.getpid()  # the process of the command, which may have workers for its jobs
         self.folder: Path | None = None
         self.notes: dict[int, dict[str, Any]] = {}
         self.number = 0  # the jobs of the command, where that is known before they begin
@@ -103,7 +104,7 @@ class Jobs(Callback):
             self.number = _number_of_jobs(config)
 
     def on_job_start(self, config: DictConfig, **_: Any) -> None:
-        if config.hydra.launcher._target_.endswith(".JoblibLauncher"):  # this process is one of its workers
+        if config.hydra.launcher._target_.endswith(".JoblibLauncher") and os.getpid() != self.command:
             processes.end_with_parent()
             plain_warnings()
         self._note(config, ENDED)

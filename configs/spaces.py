@@ -84,7 +84,8 @@ class Space:
         return replace(self, dimensions={k: each for k, each in self.dimensions.items() if k not in self.of_file})
 
     def in_numbers(self, compose: Compose) -> "Space":
-        """With the multiples of what keys have in the configuration of all trials as numbers.
+        """With the multiples of what keys have in the configuration of all trials as numbers; of whole numbers as whole
+        ones, from 1 on.
 
         Raises ConfigError where that is no number above 0.
         """
@@ -98,7 +99,10 @@ class Space:
                         f"The space has multiples of {key}, which is {value} here: give it an interval of its own, as "
                         f"in {key}='tag(log,interval(0.001,0.1))'."
                     )
-                dimensions[key] = replace(each, low=each.low * value, high=each.high * value, whole=False, times=False)
+                low, high = each.low * value, each.high * value
+                if whole := isinstance(value, int):
+                    low, high = max(1, round(low)), round(high)
+                dimensions[key] = replace(each, low=low, high=high, whole=whole, times=False)
         return replace(self, dimensions=dimensions)
 
     def by_key(self) -> dict[str, set[str]]:
@@ -251,6 +255,8 @@ def _dimension(word: Override) -> Choice | Interval:
         values = tuple(dict.fromkeys(word.sweep_string_iterator()))
         if not values:
             raise ConfigError(f"{word.input_line}: the range has no value; name some, as in choice(1,2).")
+        if "times" in getattr(value, "tags", ()):
+            raise ConfigError(f"{word.input_line}: multiples need an interval, as tag(times,interval(0.5,2)).")
         return Choice(values)
     low, high, tags = value.start, value.end, value.tags
     if low is None or high is None or not low < high:

@@ -116,8 +116,8 @@ def _with_tests(records: dict[Path, Record]) -> dict[Path, Record]:
         trial = place / str(search.read(place).best.get("folder")) / "record.json"
         if trial.exists():
             known = next((other for other in records if other.samefile(trial)), trial)
-            own = read(known)
-            joined[known] = own | {"metrics": {**own["metrics"], **record["metrics"]}}
+            own, tested = validate(read(known), known), validate(record, file)
+            joined[known] = own | {"metrics": {**own["metrics"], **tested["metrics"]}}
             del joined[file]
     return joined
 

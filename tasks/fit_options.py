@@ -6,10 +6,8 @@ from typing import Any
 
 from tasks.errors import UserError, whole
 
-_COUNTS = (
-    "checkpoint_every_n_steps", "patience", "average_last", "nan_check_every_n_steps", "progress_every_n_steps",
-    "log_every_n_steps",
-)  # fmt: skip
+_COUNTS = ("nan_check_every_n_steps", "progress_every_n_steps", "log_every_n_steps")
+_COUNTS_OR_NONE = ("checkpoint_every_n_steps", "patience", "average_last")
 
 
 @dataclass(frozen=True)
@@ -40,11 +38,11 @@ class FitOptions:
         return cls(**{key: value for key, value in settings.items() if key in own}, others=others)
 
     def __post_init__(self) -> None:
-        for name in _COUNTS:
-            if (value := getattr(self, name)) is not None:
-                whole(f"trainer.{name}", value, 1)
-        if (least := self.others.get("min_epochs")) is not None:
-            whole("trainer.min_epochs", least, 1)
+        optional = {name: getattr(self, name) for name in _COUNTS_OR_NONE}
+        optional["min_epochs"] = self.others.get("min_epochs")
+        counts = {name: getattr(self, name) for name in _COUNTS}
+        for name, value in (counts | {k: v for k, v in optional.items() if v is not None}).items():
+            whole(f"trainer.{name}", value, 1)
         if not self.checkpoint_every_s >= 0:
             raise UserError(
                 f"trainer.checkpoint_every_s must be 0 or more seconds, and it is {self.checkpoint_every_s}."

@@ -41,7 +41,7 @@ class Recipe(Protocol):
 
 
 class LabelledTexts(TaskData):
-    """Texts as rows of words, and their classes. The attributes are those of subclasses' constructors.
+    """Texts as rows of words, and their classes. The attributes are set by subclasses.
 
     unit: what texts are called in the plural, also in `counts`. cache: the folder of prepared texts and vectors.
     in_paper: how many training texts the paper has, if it says so. vectors: of the words, or None.

@@ -16,7 +16,7 @@ USELESS_BLEU = 5.0  # below which a translation has hardly a phrase of the right
 SMALL_BATCH = 2048  # pieces, for texts of a few thousand pairs
 VALIDATIONS = 3  # so many, the first included, say whether a metric moves
 HEART = 0.5  # of the first training loss: one that falls below it is learned by heart where no metric rises
-_EPOCHS = ("more epochs",)
+LITTLE, WORSE = "little was learned", "worse than a guess"  # how lines begin that say what to try against it
 BOUNDS = {"bleu": 100.0, "mean_rank": 1.0, "perplexity": 1.0}  # best values that are not 1 (max) or 0 (min)
 
 
@@ -25,10 +25,10 @@ def remarks(task: Task, record: Mapping[str, Any], history: Sequence[Mapping[str
 
     record: of the run. history: its rows, see `checkpoints.History`; none of a test.
     """
-    lines, stands = [], None
-    if record["config"]["optim"]["rule"] != "lbfgs" and not task.reconstructs:  # of which an epoch is a minimisation
-        stands = on_selection(task.select, task.select_mode, history, record["config"]["optim"]["lr"])
-    longer = stands is None or trend(history) == "open"
+    lines, unmoved = [], None
+    if record["config"]["optim"]["rule"] != "lbfgs" and not task.reconstructs:  # of L-BFGS an epoch is a minimisation
+        unmoved = on_selection(task.select, task.select_mode, history, record["config"]["optim"]["lr"])
+    longer = unmoved is None or trend(history) == "open"
     if isinstance(task, ClassificationTask) and "test" in task.confusion:
         data, module = (record["config"]["task"][node] for node in ("data", "module"))
         remedies = ["word vectors (task.data.vectors)"] if "vectors" in data and not has_vectors(record) else []
@@ -39,9 +39,9 @@ def remarks(task: Task, record: Mapping[str, Any], history: Sequence[Mapping[str
         lines.append(line)
     if (bleu := record["metrics"].get("test/bleu")) is not None and bleu < USELESS_BLEU:
         lines.append(on_bleu(bleu, record["config"]["task"]["data"]["batch_tokens"], history, longer))
-    poor = any(line.startswith(("little was learned", "never predicted", "worse than")) for line in lines)
-    if stands is not None and not (longer and poor):
-        lines.append(stands)
+    says_why = any(line.startswith((LITTLE, WORSE)) for line in lines)
+    if unmoved is not None and not (longer and says_why):
+        lines.append(unmoved)
     lines += on_limits(record["config"]["trainer"], record["metrics"])
     lines += on_curvature(record["config"]["geometry"])
     return lines + task.remarks()
@@ -91,8 +91,8 @@ def on_classes(
         if correct / total > share + MARGIN * share:
             lines.append(f"{what}: {int(total)} examples of a test are too few to tell these apart for certain.")
         else:
-            remedy = ", ".join([*remedies, *_EPOCHS[:longer], "another optim.lr or encoder"])
-            lines.append(f"little was learned: {what}. Try {remedy}.")
+            remedy = ", ".join([*remedies, *["more epochs"] * longer, "another optim.lr or encoder"])
+            lines.append(f"{LITTLE}: {what}. Try {remedy}.")
     if missing := [name for name, n in zip(classes, gold.tolist(), strict=True) if not n]:
         more = f" and {len(missing) - 5} more classes" if len(missing) > 5 else ""
         lines.append(f"no example in the test: {', '.join(missing[:5])}{more}; the test says nothing of these.")
@@ -100,7 +100,7 @@ def on_classes(
         names = ", ".join(f"{classes[k]} ({int(gold[k]):,} of {int(total):,})" for k in never[:5])
         more = f" and {len(never) - 5} more classes" if len(never) > 5 else ""
         rare = all(gold[k] < gold[largest] / 2 for k in never)
-        remedy = ", or ".join([*["task.module.class_weights=balanced"][: balance and rare], *_EPOCHS[:longer]])
+        remedy = ", or ".join(["task.module.class_weights=balanced"] * (balance and rare) + ["more epochs"] * longer)
         lines.append(f"never predicted in the test: {names}{more}.{f' Try {remedy}.' if remedy else ''}")
     return lines
 
@@ -115,12 +115,12 @@ def on_auc(auc: float, edges: int, longer: bool = True) -> str | None:
     what = f"test/auc is {auc:.3f}, and a guess has 0.5 ± {error:.3f} with {edges} edges in the test"
     if auc < 0.5 - ABOVE * error:
         return (
-            f"worse than a guess: {what}: what was learned of the edges of train does not hold for those of the test. "
+            f"{WORSE}: {what}: what was learned of the edges of train does not hold for those of the test. "
             "Try more edges in train (task.data.shares), fewer epochs, or another geometry."
         )
     if auc > 0.5 + AUC_MARGIN:
         return f"{what}: these are too few to tell the two apart for certain; task.data.shares can give the test more."
-    return f"little was learned: {what}. Try {', '.join([*_EPOCHS[:longer], 'another optim.lr'])}, encoder or geometry."
+    return f"{LITTLE}: {what}. Try {'more epochs, ' * longer}another optim.lr, encoder or geometry."
 
 
 def on_bleu(
@@ -131,8 +131,8 @@ def on_bleu(
     after = f" after {steps:,} steps" if steps else ""
     is_large = batch_tokens is not None and batch_tokens > SMALL_BATCH
     batch = f"task.data.batch_tokens={SMALL_BATCH} (it is {batch_tokens}), " if is_large else ""
-    epochs = "more epochs, " if longer else ""
-    return f"little was learned: test/bleu is {bleu:.1f} of 100{after}. Try {batch}{epochs}or another optim.lr."
+    epochs = "more epochs, or " * longer
+    return f"{LITTLE}: test/bleu is {bleu:.1f} of 100{after}. Try {batch}{epochs}another optim.lr."
 
 
 def is_perfect(select: str, mode: str, value: float) -> bool:

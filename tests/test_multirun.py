@@ -15,6 +15,7 @@ import pytest
 import run
 from configs import overview
 from configs.multirun import Failure
+from tasks import processes
 from tasks.errors import UserError
 from tests.cli import QUIET, ROOT, call, command, places
 from tests.configurations import checked
@@ -205,6 +206,13 @@ def test_a_killed_multirun_goes_on_with_what_is_missing(tmp_path):
     assert process.stdout.count("finished before") == len(before)
     records = [json.loads(path.read_text()) for path in tmp_path.glob("out/*/*/record.json")]
     assert sorted(record["seed"] for record in records) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("words", [(), ("-m", "hydra.launcher.n_jobs=1")])
+def test_a_command_that_runs_its_jobs_itself_outlives_its_parent(tmp_path, monkeypatch, words):
+    monkeypatch.setattr(processes, "end_with_parent", lambda: pytest.fail("it would end with the shell"))
+    result = call(*words, *SMALL, *places(tmp_path), "hydra/launcher=local")
+    assert result.code == 0, result.err
 
 
 @pytest.mark.slow

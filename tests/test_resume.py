@@ -16,6 +16,7 @@ from tasks import record, resume
 from tasks.base import Task
 from tasks.checkpoint_parts import Origin
 from tasks.checkpoints import Checkpoints
+from tasks.entity_typing.hyfi import PARTS
 from tasks.entity_typing.task import EntityTypingTask
 from tasks.prefix.task import PrefixTask
 from tasks.settings import CONTINUED, TESTED
@@ -329,6 +330,8 @@ def test_a_setting_that_came_later_is_what_was_done_before():
     differences = resume.differences(old, origin(loop_bias=True), TESTED)
     assert differences == ["task.model.loop_bias=False, not True"]
     assert resume.differences(old, Origin(config=old["config"]), CONTINUED) == [], "tasks without the setting"
+    typed = {"task": {"name": "ultrafine", "model": {"hyfi": {"midpoint": "encoder", "order": list(PARTS)}}}}
+    assert resume.differences({**old, "config": {"task": {"name": "ultrafine"}}}, Origin(config=typed), TESTED) == []
     columns = {"fidelity": {"paper": {}, "code": {"layers": {"mobius": {"RNN": {"margin": 1e-5}}}}}, "epochs": 10}
     later = Origin(config={"task": old["config"]["task"] | columns})
     assert resume.differences(old, later, CONTINUED) == [], "what settings take their values from"

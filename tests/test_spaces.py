@@ -120,6 +120,18 @@ def test_an_interval_may_be_multiples_of_what_the_key_has(loader, as_composed):
     assert own != 0.001
 
 
+def test_multiples_of_a_whole_number_are_whole(loader, as_composed):
+    params = {"task.data.batch_size": "tag(log, times, interval(0.001, 4))"}
+    each = read(loader, params, "task=prefix_toy").in_numbers(as_composed).dimensions["task.data.batch_size"]
+    size = as_composed(["task=prefix_toy"]).task.data.batch_size
+    assert each == Interval(1, 4 * size, log=True, whole=True)
+
+
+def test_multiples_need_an_interval(loader):
+    with pytest.raises(ConfigError, match=r"multiples need an interval"):
+        read(loader, {"optim.lr": "tag(times, choice(0.1, 1, 10))"}, "task=prefix_toy")
+
+
 def test_multiples_of_what_is_no_number_are_refused(loader, as_composed):
     space = read(loader, {"optim.max_grad_norm": "tag(times, interval(0.1, 10))"}, "task=prefix_toy")
     with pytest.raises(ConfigError, match=r"multiples of optim\.max_grad_norm, which is None here: give it an interval"):

@@ -80,7 +80,7 @@ class LinearClassifier(nn.Module):
         Raises UserError where scikit-learn is not installed.
         """
         features, labels = self._matrix(train)
-        shares = None if class_weights is None else class_weights.numpy()[labels]
+        shares = None if class_weights is None else class_weights.cpu().numpy()[labels]
         if self.weighting != "counts":
             transformer = _sklearn("feature_extraction.text").TfidfTransformer(use_idf=self.weighting == "tfidf")
             features = transformer.fit_transform(features)

@@ -58,8 +58,6 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
         by_name, features_note, columns = list(table.rows), table.note(features_file), table.header
     labels_file = table_file(folder / "labels.tsv") or folder / "labels.tsv"
     labels, labels_note = _rows(labels_file, CLASSES, "node <tab> class", ("class",)) if labelled else ([], "")
-    if labels and not (labels := [(k, fields) for k, fields in labels if fields[1]]):
-        raise UserError(f"{labels_file}: no node has a class; give some of them one, as rows node <tab> class.")
     files += [features_file] if features_file else []
     files += [labels_file] if labelled else []
     cautions: list[str] = []
@@ -258,12 +256,16 @@ def _classes(
 ) -> tuple[tuple[str, ...], np.ndarray | None]:
     if not rows:
         return (), None
-    classes = sorted({label for _, (_, label) in rows})
+    classes = sorted({label for _, (_, label) in rows if label})
+    if not classes:
+        raise UserError(f"{path}: no node has a class; give some of them one, as rows node <tab> class.")
     number_of_class = {label: c for c, label in enumerate(classes)}
     labels = np.full(len(number), -1, dtype=np.int64)
     for k, (node, label) in rows:
         if node not in number:
             raise UserError(f"{path}, line {k}: there is no node {brief(node)} in edges or features.")
+        if not label:
+            continue
         before = labels[number[node]]
         if before not in (-1, number_of_class[label]):
             raise UserError(

@@ -26,13 +26,14 @@ class _WholeGraph(Task):
 
     model: LinkModel | NodeModel
     _points: Tensor | None = None  # of all nodes, while an evaluation lasts
-    _state: list[tuple[int, int]] | None = None  # of the parameters that gave them
+    _state: list[tuple[int, int, int]] | None = None  # of the parameters that gave them
 
     def all_points(self) -> Tensor:
         """Points (N, D) of all nodes."""
         if self.training or torch.is_grad_enabled():
             return self.model.encode()[0]
-        state = [(id(p), p._version) for p in self.model.parameters()]  # without an evaluation, others may be loaded
+        # without an evaluation, others may be loaded, and they may have moved
+        state = [(id(p), p.data_ptr(), 0 if p.is_inference() else p._version) for p in self.model.parameters()]
         if self._points is None or state != self._state:
             self._points, self._state = self.model.encode()[0], state
         return self._points

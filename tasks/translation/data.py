@@ -146,7 +146,7 @@ class TranslationData(TaskData):
             )
         self.toy, self.source, self.target, self.files = toy, source, target, files
         self.table = table if table is None or isinstance(table, Table) else Table.of_node(table)
-        self.held_out, self.cache, self.download, self.paper_pairs = held_out, Path(cache), download, paper_pairs
+        self.held_out, self.cache, self.download, self.in_paper = held_out, Path(cache), download, paper_pairs
         self.recipe = Recipe(**recipe)
         self.writing = Writing(tokenised, target)
         self._corpus: Corpus | None = None
@@ -164,7 +164,7 @@ class TranslationData(TaskData):
                 say(f"task.data.pieces={pieces}: {learnt:,} pieces are learnt of these texts.", flush=True)
             elif 0 < learnt < int(pieces):
                 say(f"task.data.pieces={pieces} is more than these texts give; {learnt} are learnt.", flush=True)
-            for remark in paper_remarks(self._corpus.counts, "pairs", self.paper_pairs):
+            for remark in paper_remarks(self._corpus.counts, "pairs", self.in_paper):
                 say(remark, flush=True)
         return self._corpus
 
@@ -268,7 +268,7 @@ class TranslationData(TaskData):
             "sha256": dict(corpus.sha256),
             "languages": [self.source, self.target],
             "pieces": {"subwords": self.recipe.subwords, "source": len(corpus.source), "target": len(corpus.target)},
-            "paper": share_of_paper(corpus.counts, "pairs", self.paper_pairs),
+            "paper": share_of_paper(corpus.counts, "pairs", self.in_paper),
         }
 
     @property

@@ -79,6 +79,12 @@ def test_one_line_says_that_nothing_was_learned(tmp_path):
     assert "was never better than at its first validation" not in result.out
 
 
+def test_balanced_classes_need_numbers_of_examples(tmp_path):
+    result = toy(tmp_path, *SHORT, "+task.module.class_weights=balanced")
+    assert result.code == 1
+    assert "task.module.class_weights=balanced: this task's data do not count their classes." in result.err
+
+
 def test_a_metric_that_moved_or_was_measured_twice_is_not_spoken_of():
     assert on_selection("val/mrr", "max", history([0.2, 0.3, 0.1], [4, 4, 4]), 0.3) is None
     assert on_selection("val/loss", "min", history([0.2, 0.3, 0.1], [4, 4, 4], "val/loss"), 0.3) is None

@@ -247,6 +247,15 @@ def test_a_node_whose_class_is_empty_has_none(folder, name, text):
     assert not any("like any others" in note for note in read_folder(folder, "mine", True).notes)
 
 
+@pytest.mark.filterwarnings("ignore:.*have no edge")
+def test_a_node_that_only_an_empty_class_has_is_one(folder):
+    (folder / "features.tsv").unlink()
+    (folder / "labels.tsv").write_text("a\tred\nb\tblue\nalone\t\n")
+    graph = read_folder(folder, "mine", True)
+    assert graph.names[-1] == "alone"
+    assert graph.labels.tolist()[-1] == -1
+
+
 def test_labels_of_which_all_are_empty_are_refused(folder):
     (folder / "labels.tsv").write_text("a\t\nb\t\n")
     with pytest.raises(UserError, match=r"labels\.tsv: no node has a class; give some of them one"):

@@ -50,6 +50,8 @@ def test_points_are_those_of_the_weights_that_there_are():
         assert task.all_points() is before, "computed once"
         task.load_state_dict({key: 0.5 * value for key, value in task.state_dict().items()})
         assert not torch.equal(task.all_points(), before)
+        assert task.double().all_points().dtype is torch.float64
+        task.float()
         assert len(task.predict(batch)) == len(batch["pair"])
 
 
