@@ -12,11 +12,12 @@ from torch import Tensor
 
 from tasks.batches import MaskedSplit, Split, TensorSplit
 from tasks.errors import UserError, one_of
+from tasks.graph.folder import CLASSES
 from tasks.graph.graph_data import GraphData
 from tasks.graph.queries import KEYS, Ends, read_queries, read_query_table
 from tasks.graph.splits import SPLITS, keys_of, non_edges, parts_of, split_by_class, split_edges, split_nodes
 from tasks.names import pairs_of
-from tasks.rows import read_examples
+from tasks.rows import read_examples, read_new_rows
 
 CUT_OFF = 0.25  # parts that a graph gains for each held-out edge, from which on it is said
 
@@ -170,6 +171,11 @@ class NodeData(GraphData):
             return self.node_names.number_of(line.strip())
 
         return read_examples(lines, name, parse, "nodes", "Each line is a node", self.input_keys)
+
+    def read_table(self, path: Path) -> Iterator[tuple[int, dict[str, str]]] | None:
+        """The nodes of a table whose first line names their column as that of labels may; its class is handed on."""
+        names = {"node": CLASSES["node"]}
+        return read_new_rows(path, names, lambda row: self.node_names.number_of(row["node"]))
 
     def encode(self, inputs: Sequence[int]) -> Split:
         return TensorSplit({"rows": torch.tensor(inputs)})

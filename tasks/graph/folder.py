@@ -171,7 +171,7 @@ def _matrix(path: Path) -> np.ndarray:
         wrong = np.flatnonzero(~np.isfinite(values).all(1))
         if len(wrong):
             raise ValueError(f"its row {wrong[0]}, counted from 0, has a value that is not finite")
-        return values.astype(np.float32)
+        return values.astype(np.float32 if values.dtype.itemsize <= 2 or values.dtype == np.float32 else np.float64)
     except Exception as error:  # numpy and zipfile raise many
         cause = " ".join(str(error).split())[:120] or type(error).__name__
         raise UserError(f"{path} cannot be used: {cause}.") from None
@@ -198,10 +198,10 @@ def _features(
     names that the file has for its columns, that of the nodes first; None: it has none."""
     if path is None:
         return None
-    features = np.full((len(number), len(rows[0][1]) - 1), np.nan, dtype=np.float32)
+    features = np.full((len(number), len(rows[0][1]) - 1), np.nan)
     for k, (node, *values) in rows:
         try:
-            row = np.array(values, dtype=np.float32).reshape(features.shape[1])
+            row = np.array(values, dtype=np.float64).reshape(features.shape[1])
         except ValueError:
             fault = _no_numbers(values, columns, features.shape[1], k == rows[0][0])
             raise UserError(f"{path}, line {k}: the node {brief(node)} {fault}") from None

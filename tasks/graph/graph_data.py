@@ -28,7 +28,7 @@ from tasks.names import Names
 from tasks.processes import is_first
 
 KINDS = (*READERS, "folder", "toy")
-FORMAT = 6  # of the cache
+FORMAT = 7  # of the cache
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Pairs of nodes, and single ones, that mode=predict is asked about, from lines and from tables."""
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -33,14 +34,19 @@ def read_queries(lines: Iterable[bytes], name: str, nodes: Names) -> Iterator[En
 def read_query_table(path: Path, nodes: Names) -> Iterator[tuple[Ends, dict[str, str]]] | None:
     """As `read_queries`, of a table whose first line names the columns as that of edges may, each row with the other
     columns, and of a file .csv whose rows are pairs; None of any other file, whose lines are read. A row whose second
-    node is empty is a single node."""
+    node is empty, or that has no column of it, is a single node."""
 
     def ends(columns: Sequence[str]) -> Ends:
         return nodes.ends_of("\t".join(columns).rstrip())
 
-    rows = read_new_rows(path, ENDS, lambda row: ends([row[field] for field in ENDS]))
-    if rows is not None or not _is_plain_table(path):
-        return rows
+    def of_row(row: dict[str, str]) -> Ends:
+        return ends([row[field] for field in ENDS if field in row])
+
+    for fields in (ENDS, {"node": ENDS["node"]}):
+        if (rows := read_new_rows(path, fields, of_row)) is not None:
+            return rows
+    if not _is_plain_table(path):
+        return None
 
     def plain() -> Iterator[tuple[Ends, dict[str, str]]]:
         for number, columns in read_names(path, ENDS, FORMS, optional=[*ENDS][1:]).rows:
@@ -64,10 +70,7 @@ def _is_plain_table(path: Path) -> bool:
 
 def _columns(line: str) -> str:
     """A line, of an object of JSON its nodes with a tab between. Raises Fault for one without."""
-    try:
-        return columns_of(line, KEYS[:1], "\t")
-    except Fault as fault:
-        try:
-            return columns_of(line, KEYS[1:], "\t")
-        except Fault:
-            raise fault from None
+    for key in KEYS:
+        with contextlib.suppress(Fault):
+            return columns_of(line, [key], "\t")
+    raise Fault(f"it has no key {' or '.join(KEYS)}, with a list of two nodes or a node")

@@ -1,5 +1,6 @@
 """Pairs of sentences as ids of pieces, in batches of about so many pieces."""
 
+import contextlib
 import functools
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +21,7 @@ from tasks.fingerprints import identity_of
 from tasks.paper import paper_remarks, share_of_paper
 from tasks.ragged import Sentences
 from tasks.reading import Fault, brief
-from tasks.rows import read_examples
+from tasks.rows import columns_of, read_examples
 from tasks.text import PAD, UNK
 from tasks.translation.corpus import HeldOut, Table, find_sources
 from tasks.translation.detokenise import Writing
@@ -273,12 +274,16 @@ class TranslationData(TaskData):
 
     @property
     def input_keys(self) -> tuple[str, ...]:
-        return ("source",)
+        return ("source", self.source)
 
     def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[str]:
         """New sentences, one a line, written as those of the training files are."""
         form = "Each line is a sentence to translate"
-        return read_examples(lines, name, _sentence, "sentences", form, self.input_keys)
+
+        def parse(line: str) -> str:
+            return _sentence(line, self.input_keys)
+
+        return read_examples(lines, name, parse, "sentences", form)
 
     def read_table(self, path: Path) -> Iterator[tuple[str, dict[str, str]]] | None:
         """See `tables.read_sources`."""
@@ -307,7 +312,14 @@ class TranslationData(TaskData):
         return {"source": example}
 
 
-def _sentence(line: str) -> str:
+def _sentence(line: str, keys: Sequence[str]) -> str:
+    """The sentence of a line, of an object of JSON under the first of the keys that it has."""
+    for key in keys:
+        with contextlib.suppress(Fault):
+            line = columns_of(line, [key], " ")
+            break
+    else:
+        raise Fault(f"it has no key {' or '.join(keys)} with a text")
     if not line.strip():
         raise Fault("it is blank")
     return line.strip()

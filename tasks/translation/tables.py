@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tasks.errors import UserError
-from tasks.reading import Fault, is_blank, read_lines
+from tasks.reading import Fault, brief, is_blank, read_lines
 from tasks.rows import read_new_rows, read_records
 from tasks.separators import choose_separator, ending, has_columns, separators_of, split_columns
 
@@ -40,7 +40,7 @@ def read_sources(path: Path, source: str) -> Iterator[tuple[str, dict[str, str]]
 def header_of(path: Path, fields: Fields, languages: Sequence[str]) -> list[str] | None:
     """Names for the columns of a table whose first line does not have one for each of `fields`, in any case of letters:
     the languages in their order, and then others. None where it has, and of JSON lines, which name their texts. Raises
-    UserError where the file cannot be read."""
+    UserError where the file cannot be read, and where the line has a name for one of the two alone."""
     line = next(itertools.dropwhile(is_blank, read_lines(path)), (0, ""))[1]
     if not isinstance(line, str) or line.lstrip().startswith("{"):
         return None
@@ -48,6 +48,15 @@ def header_of(path: Path, fields: Fields, languages: Sequence[str]) -> list[str]
     if any(has_columns(split_columns(line, separator), fields) for separator in separators):
         return None
     separator = choose_separator(line, separators, lambda columns: len(columns) > 1) or separators[0]
+    named = [key for key in fields if has_columns(split_columns(line, separator), {key: fields[key]})]
+    if named:
+        missing = next(" or ".join(names) for key, names in fields.items() if key not in named)
+        there = " or ".join(fields[named[0]])
+        raise UserError(
+            f"{path}: its first line, {brief(line)}, names a column {there} and none {missing}. "
+            "Name the languages of the columns with task.data.source=... and task.data.target=...; where the line is a "
+            "pair of sentences, put one with both names before it."
+        )
     n = len(split_columns(line, separator))
     return [*languages, *(f"column {k}" for k in range(len(languages) + 1, n + 1))]
 

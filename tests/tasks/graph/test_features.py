@@ -7,7 +7,8 @@ import torch
 from configs.build import make_data
 from tasks.checkpoint_parts import Origin
 from tasks.errors import UserError
-from tasks.graph.features import scaled
+from tasks.graph.features import scaled, standardized
+from tasks.graph.folder import read_folder
 from tasks.resume import differences
 from tasks.settings import TESTED
 from tasks.vocabularies import pack_values, unpack
@@ -72,3 +73,13 @@ def test_a_checkpoint_from_before_feature_norms_is_not_tested_with_another():
     assert differences(checkpoint, Origin(config=config), TESTED) == ["task.data.standardize=False, not True"]
     config["task"]["data"]["standardize"] = False
     assert not differences(checkpoint, Origin(config=config), TESTED)
+
+
+def test_what_differs_beside_a_large_number_keeps_its_digits(tmp_path):
+    """Times in seconds since 1970, of which float32 knows every 128th."""
+    (tmp_path / "edges.tsv").write_text("".join(f"{k}\t{k + 1}\n" for k in range(9)))
+    (tmp_path / "features.tsv").write_text("".join(f"{k}\t{1_600_000_000 + k}\n" for k in range(10)))
+    times = read_folder(tmp_path, "mine", False).features
+    np.testing.assert_allclose(standardized(times)[:, 0], (np.arange(10) - 4.5) / np.arange(10).std(), rtol=1e-6)
+    np.save(tmp_path / "features.npy", times)
+    np.testing.assert_array_equal(read_folder(tmp_path, "mine", False).features, times)

@@ -58,6 +58,26 @@ def test_a_row_without_a_second_node_is_a_single_one(tmp_path, text):
         list(read_query_table(tmp_path / "e.csv", NODES))
 
 
+@pytest.mark.parametrize("text", ["node,note\nann,x\nbob,y\n", "Source;note\nann;x\nbob;y\n"])
+def test_a_table_may_have_single_nodes_alone(tmp_path, text):
+    (tmp_path / "e.csv").write_text(text)
+    assert list(read_query_table(tmp_path / "e.csv", NODES)) == [((0,), {"note": "x"}), ((1,), {"note": "y"})]
+
+
+def test_nodes_whose_classes_are_asked_for_may_be_a_table(tmp_path):
+    labels = "".join(f"{k},{'ab'[k % 2]}\n" for k in range(40))
+    write(tmp_path / "mine", edges=tree(40))
+    (tmp_path / "mine" / "labels.csv").write_text("node,class\n" + labels)
+    result = start(tmp_path, "graph_nc", f"data.dir={tmp_path}/mine")
+    assert result.code == 0, result.err
+    [record] = (tmp_path / "out").rglob("record.json")
+    labels_file = tmp_path / "mine" / "labels.csv"
+    done = call("mode=predict", f"checkpoint={record.parent}", f"input={labels_file}", f"output={tmp_path}/out.jsonl")
+    assert done.code == 0, done.err
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [(line["node"], line["class"]) for line in lines[:2]] == [("0", "a"), ("1", "b")]
+
+
 @pytest.mark.parametrize(("name", "text"), [("e.csv", "ann\nbob\n"), ("e.tsv", "ann\tbob\n"), ("e.csv", "ann\tbob\n"), ("e.csv", '{"nodes": ["ann", "bob"]}\n')])
 def test_other_files_are_read_line_by_line(tmp_path, name, text):
     (tmp_path / name).write_text(text)

@@ -52,7 +52,10 @@ def test_a_first_line_that_names_the_languages_is_no_pair_and_chooses_columns(tm
     table = Table("c.txt", ["de", "en"])
     assert list(found(tmp_path, table=table)["train"].pairs())[1] == Pair("two", "zwei"), "the line counts"
     write(tmp_path, {"a.csv": ["en,fr", "two,deux"]})
-    assert next(found(tmp_path / "a.csv")["train"].pairs()) == Pair("en", "fr"), "of other languages it is a row"
+    with pytest.raises(UserError, match=r"'en,fr', names a column en or source and none de or target\. Name the languages"):
+        found(tmp_path / "a.csv")
+    write(tmp_path, {"a.csv": ["es,fr", "dos,deux"]})
+    assert next(found(tmp_path / "a.csv")["train"].pairs()) == Pair("es", "fr"), "of other languages it is a row"
     write(tmp_path, {"a.csv": ["en,de,en", "two,zwei,three"]})
     with pytest.raises(UserError, match=r"a\.csv: its first line has two columns en"):
         list(found(tmp_path / "a.csv")["train"].pairs())
@@ -103,3 +106,7 @@ def test_new_sentences_are_the_column_of_a_table(tmp_path):
         few.read_table(tmp_path / "a.csv")
     with pytest.raises(UserError, match=r"b\.csv, line 3: its sentence is blank"):
         list(few.read_table(tmp_path / "b.csv"))
+    lines = [b'{"en": "a dog", "de": "x"}\n', b'{"source": "a cat"}\n', b"a cow\n"]
+    assert list(few.read_inputs(lines, "new")) == ["a dog", "a cat", "a cow"]
+    with pytest.raises(UserError, match=r"new, line 1: it has no key source or en with a text"):
+        list(few.read_inputs([b'{"text": "a dog"}\n'], "new"))
