@@ -26,7 +26,7 @@ from tasks.fingerprints import other_parts
 from tasks.folders import whole_file
 from tasks.reading import brief
 from tasks.schedules import FALLING
-from tasks.settings import CONTINUED, IRRELEVANT, LATER, NAME, current, flat, settings_of
+from tasks.settings import CONTINUED, IRRELEVANT, LATER, NAME, TAKEN_UP, current, flat, settings_of
 
 OF_DATA = ("data.", "sha256.")  # the beginnings of `differences` that are of data
 STOPPED = "it was stopped early, by its trainer.patience"
@@ -85,7 +85,7 @@ def differences(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, 
     ours = current(settings_of(origin.config, origin.data))
     theirs = current(settings_of(checkpoint["config"], checkpoint["data"]))
     theirs = {k: v for k, v in LATER.items() if k in ours} | theirs
-    continued = keys == CONTINUED
+    continued = keys in (CONTINUED, TAKEN_UP)
     if continued and ours.get("optim.schedule") in FALLING:
         keys = (*keys, "trainer.max_epochs", "trainer.max_steps")  # the learning rate falls to 0 at their end
     names = [k for k in dict.fromkeys([*theirs, *ours]) if compared(k)]
@@ -249,7 +249,7 @@ def checkpoint_to_continue(
         with contextlib.suppress(UserError):  # a damaged one
             if finished(checkpoint, max_epochs, max_steps) and record_of(checkpoint).exists():
                 continue
-            unequal = differences(checkpoint, origin, CONTINUED)
+            unequal = differences(checkpoint, origin, TAKEN_UP)
             if not unequal:
                 return checkpoint
             if all(difference.startswith(OF_DATA) for difference in unequal):

@@ -20,9 +20,10 @@ CONTINUED = (
     "trainer.limit_train_batches",
     "trainer.limit_val_batches",  # what the best state was chosen on
     "trainer.val_check_interval",
-    "trainer.check_val_every_n_epoch",
     "trainer.average_last",
 )
+# What must be besides for `trainer.resume=auto` to take a run for the one that it begins.
+TAKEN_UP = (*CONTINUED, "trainer.check_val_every_n_epoch")
 # What may differ all the same: results do not depend on it.
 IRRELEVANT = (
     "task.data.root",
