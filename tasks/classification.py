@@ -1,7 +1,7 @@
 """Tasks with one right class for each example: cross-entropy, scores of a confusion matrix, tables, predictions."""
 
 import abc
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,19 @@ from tasks.errors import UserError, one_of, rate
 from tasks.folders import write_table
 
 WEIGHTS = ("equal", "balanced")
+
+
+def positive_scores(sums: Mapping[str, float]) -> dict[str, float]:
+    """Precision, recall and F1 = 2 P R / (P + R) of the positive class; 0 each where its denominator is.
+
+    sums: right, the positives that are predicted; predicted, all predicted positives; gold, all positives.
+    """
+    right, predicted, gold = (float(sums[name]) for name in ("right", "predicted", "gold"))
+    return {
+        "f1": 2 * right / (predicted + gold) if predicted + gold else 0.0,
+        "precision": right / predicted if predicted else 0.0,
+        "recall": right / gold if gold else 0.0,
+    }
 
 
 class ClassificationTask(Task):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tasks.errors import UserError, readable
-from tasks.reading import Fault, brief, is_blank, other_separator, read_lines
+from tasks.reading import Fault, brief, is_blank, is_number, other_separator, read_lines
 from tasks.separators import (
     all_quoted,
     choose_separator,
@@ -126,11 +126,7 @@ def _has_numbers(columns: Sequence[str]) -> bool:
 
 
 def _is_number(text: str) -> bool:
-    try:
-        float(text.replace(",", "."))
-    except ValueError:
-        return False
-    return True
+    return is_number(text.replace(",", "."))
 
 
 def _with_point(text: str) -> str:

@@ -71,6 +71,15 @@ def progress_bar(size: int, description: str) -> tqdm:
     )
 
 
+def is_number(text: str | bytes) -> bool:
+    """Whether Python reads a text as a number, "nan" and "inf" among them."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def brief(value: object) -> str:
     """`repr` of a value for a message, cut: 60 characters of a string, two elements of a list."""
     return _shortened.repr(value)

@@ -14,7 +14,7 @@ import numpy as np
 
 from tasks.errors import UserError
 from tasks.folders import whole_file
-from tasks.reading import UNREADABLE, UTF16, brief, open_bytes, reason, to_utf8
+from tasks.reading import UNREADABLE, UTF16, brief, is_number, open_bytes, reason, to_utf8
 
 BLOCK = 1 << 24  # bytes that are read and parsed together
 QUOTED = 40  # bytes of a faulty line that a message quotes
@@ -198,7 +198,7 @@ def _line(line: bytes, d: int) -> tuple[str, list[float]]:
     except ValueError:
         detail = f"{line[:QUOTED]!r} is not a word and {d} numbers"
         raise _Fault("lines with something that is no number", detail) from None
-    if any(_is_number(f) for f in fields[1:-d]):
+    if any(map(is_number, fields[1:-d])):
         raise _Fault("lines with too many numbers", f"{len(fields) - 1} numbers instead of {d}")
     if not np.isfinite(row).all():
         raise _Fault("lines with numbers that are not finite", "a number is not finite")
@@ -206,11 +206,3 @@ def _line(line: bytes, d: int) -> tuple[str, list[float]]:
         return b" ".join(fields[:-d]).decode("utf-8"), row
     except UnicodeDecodeError:
         raise _Fault("lines that are not UTF-8", f"the word {fields[0][:QUOTED]!r} is not UTF-8") from None
-
-
-def _is_number(text: bytes) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -22,6 +22,7 @@ from hyperbolic.manifolds import Manifold
 from scripts.drawing import canvas, charts
 from scripts.drawing.options import FigureOptions, Loader, caption, check_plane, unfit
 from scripts.trained import Run, Trained
+from tasks.classification import positive_scores
 
 RADII = 300
 FAR = 12.0  # times 1/sqrt(c): how far out the disk's grid goes, 1 - 1e-5 of its radius
@@ -77,9 +78,8 @@ def separate(trained: Trained) -> tuple[Field, float]:
     with torch.inference_mode():
         predictions = margin(model.points[splits[1].columns["rows"]]) > 0
     gold = splits[1].columns["labels"] == 1
-    total = int(predictions.sum() + gold.sum())
-    f1 = 2 * int((predictions & gold).sum()) / total if total else 0.0
-    return field(model.manifold, model.points[rows], labels == 1, margin, rim), f1
+    sums = {"right": int((predictions & gold).sum()), "predicted": int(predictions.sum()), "gold": int(gold.sum())}
+    return field(model.manifold, model.points[rows], labels == 1, margin, rim), positive_scores(sums)["f1"]
 
 
 @torch.no_grad()

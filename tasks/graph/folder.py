@@ -14,7 +14,7 @@ from tasks.errors import UserError
 from tasks.fingerprints import contents_sha256, joined_sha256
 from tasks.graph.graph import Graph, checked, undirected
 from tasks.name_tables import NODES, Row, read_names, read_numbers
-from tasks.reading import brief, existing, header_caution, is_packed, other_separator, read_lines
+from tasks.reading import brief, existing, header_caution, is_number, is_packed, other_separator, read_lines
 
 EDGES = "edges.tsv"
 FORM = "node <tab> node"
@@ -171,7 +171,7 @@ def _matrix(path: Path) -> np.ndarray:
         wrong = np.flatnonzero(~np.isfinite(values).all(1))
         if len(wrong):
             raise ValueError(f"its row {wrong[0]}, counted from 0, has a value that is not finite")
-        return values.astype(np.float32 if values.dtype.itemsize <= 2 or values.dtype == np.float32 else np.float64)
+        return values.astype(np.result_type(values.dtype, np.float32))
     except Exception as error:  # numpy and zipfile raise many
         cause = " ".join(str(error).split())[:120] or type(error).__name__
         raise UserError(f"{path} cannot be used: {cause}.") from None
@@ -227,13 +227,13 @@ def _features(
 def _no_numbers(values: Sequence[str], columns: Sequence[str] | None, count: int, is_first: bool) -> str:
     """Why values of a node are not `count` numbers, as the end of a message: too few or too many, or the first one that
     is empty or a text. is_first: whether they are those of the first row."""
-    wrong = next((place for place, value in enumerate(values) if not _is_float(value)), None)
+    wrong = next((place for place, value in enumerate(values) if not is_number(value)), None)
     if wrong is None or len(values) != count:
         return f"must have {count} numbers, as on the first line, and has {len(values)}."
     where = f"the column {brief(columns[wrong + 1])}" if columns else f"column {wrong + 2}"
     if not values[wrong]:
         return f"has an empty cell in {where}. Give it a number there, such as the mean of the others, or leave it out."
-    header = "" if columns or any(map(_is_float, values)) or not is_first else (
+    header = "" if columns or any(map(is_number, values)) or not is_first else (
         f" If this line names the columns, the first one must be called {', '.join(NODES[1:-1])} or {NODES[-1]}."
     )  # fmt: skip
     return (
@@ -241,14 +241,6 @@ def _no_numbers(values: Sequence[str], columns: Sequence[str] | None, count: int
         "columns of 0 and 1, one for each of its values, and give a number in the place of one that is "
         f"missing.{header}"
     )
-
-
-def _is_float(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _classes(

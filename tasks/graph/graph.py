@@ -16,7 +16,7 @@ from tasks.vocabularies import check_names, check_numbers
 class Graph:
     """A graph of N nodes, numbered from 0.
 
-    edges: int64 (E, 2), each once, the smaller number first, none from a node to itself; sorted. features: float32
+    edges: int64 (E, 2), each once, the smaller number first, none from a node to itself; sorted. features: floats
     (N, F); None: none, so that the model learns a point for each node. labels: int64 (N,), -1 for a node without;
     None: none. classes, names: of the labels and of the nodes; an empty tuple where they are the numbers. parts: nodes
     of the splits that a release fixes, by split. notes: what was left out of the files, in words. files, sha256: of

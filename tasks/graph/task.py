@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from tasks.base import NamedPoints, Points, Step, Task, TaskData
-from tasks.classification import ClassificationTask, class_predictions
+from tasks.classification import ClassificationTask, class_predictions, positive_scores
 from tasks.errors import UserError, number, one_of, whole
 from tasks.graph.graph_data import GraphData
 from tasks.graph.links import is_known, wrong_links
@@ -228,9 +228,8 @@ class NodeTask(_WholeGraph, ClassificationTask):
         metrics = super().summary(sums)
         if "confusion" in sums:
             table = sums["confusion"].sum(0)
-            predicted, gold = table[:, 1].sum(), table[1].sum()
-            binary = float(2 * table[1, 1] / (predicted + gold).clamp_min(1))
-            metrics = {"f1": binary if len(self.classes) == 2 else metrics["accuracy"]} | metrics
+            ones = {"right": table[1, 1], "predicted": table[:, 1].sum(), "gold": table[1].sum()}
+            metrics = {"f1": positive_scores(ones)["f1"] if len(self.classes) == 2 else metrics["accuracy"]} | metrics
         return metrics
 
     def named_points(self, data: TaskData) -> dict[str, NamedPoints]:

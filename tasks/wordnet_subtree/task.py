@@ -1,29 +1,16 @@
 """Training and evaluation of subtree classification: cross-entropy; precision, recall and F1 of the subtree."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from tasks.base import NamedPoints, TaskData
-from tasks.classification import ClassificationTask
+from tasks.classification import ClassificationTask, positive_scores
 from tasks.errors import UserError, whole
 from tasks.wordnet_subtree.data import SubtreeData
 from tasks.wordnet_subtree.model import SubtreeClassifier
-
-
-def positive_scores(sums: Mapping[str, float]) -> dict[str, float]:
-    """Precision, recall and F1 = 2 P R / (P + R) of the positive class; 0 each where its denominator is.
-
-    sums: right, the positives that are predicted; predicted, all predicted positives; gold, all positives.
-    """
-    right, predicted, gold = (float(sums[name]) for name in ("right", "predicted", "gold"))
-    return {
-        "f1": 2 * right / (predicted + gold) if predicted + gold else 0.0,
-        "precision": right / predicted if predicted else 0.0,
-        "recall": right / gold if gold else 0.0,
-    }
 
 
 class SubtreeTask(ClassificationTask):

@@ -7,9 +7,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from tasks.classification import positive_scores
 from tasks.errors import UserError
 from tasks.optimizers import make_optimizer
-from tasks.wordnet_subtree.task import SubtreeTask, positive_scores
+from tasks.wordnet_subtree.task import SubtreeTask
 
 RADAM = functools.partial(make_optimizer, embeddings={}, biases={}, matrices={}, rule="adam", lr=0.1)
 MODULE = {"classes": ("rest", "subtree"), "class_counts": (6, 2), "select": "val/loss", "select_mode": "min", "class_weights": "equal"}
