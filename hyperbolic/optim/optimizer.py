@@ -12,7 +12,16 @@ from hyperbolic.kernels.riemannian_steps import cuda
 from hyperbolic.optim import flat, gradients
 from hyperbolic.optim.checks import check_names, check_options, check_state, require
 from hyperbolic.optim.gradients import Gradient
-from hyperbolic.optim.points import check_manifold, finish, jobs_of, manifold_of, new_state, space_of, step_rows
+from hyperbolic.optim.points import (
+    MOMENTS,
+    check_manifold,
+    finish,
+    jobs_of,
+    manifold_of,
+    new_state,
+    space_of,
+    step_rows,
+)
 from hyperbolic.optim.roles import CURVATURES
 
 Update = tuple[Tensor, Gradient, dict[str, Any]]  # parameter, gradient, state
@@ -205,7 +214,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
-                    lazy = group["lazy"] and (manifold_of(p) is None or p.dim() == 2)
+                    lazy = group["lazy"] and (p.dim() == 2 or manifold_of(p) is None)
                     grads[p] = gradients.read(p, p.grad, lazy, touched.get(p))
         return grads
 
@@ -288,24 +297,24 @@ class RiemannianOptimizer(torch.optim.Optimizer):
     def _step_points(self, updates: list[Update], group: dict[str, Any]) -> None:
         """Updates several tensors of points of one space at once, as rows of one tensor."""
         params, grads, states = zip(*updates, strict=True)
-        number = states[0]["step"]
-        names = [key for key in states[0] if key != "step"]
-        project = self._projects(number)
-        manifold = manifold_of(params[0])
+        number, manifold = states[0]["step"], manifold_of(params[0])
         assert manifold is not None
-        tables = [[p.detach().as_subclass(Tensor) for p in params], *([s[key] for s in states] for key in names)]
+        project = self._projects(number)
+        points = [p.detach().as_subclass(Tensor) for p in params]
+        moments = [key for key in MOMENTS if key in states[0]]
         index = grads[0].rows  # of a table's rows
-        if index is not None or (len(params) == 1 and all(t.is_contiguous() for (t,) in tables)):
-            rows = [_rows(table) for (table,) in tables]
-            step_rows(rows[0], _rows(grads[0].values), _named(names, rows), number, group, manifold, project, index)
-        else:
-            rows = [torch.cat([_rows(t) for t in each]) for each in tables]
-            grad = torch.cat([_rows(g.values) for g in grads])
-            step_rows(rows[0], grad, _named(names, rows), number, group, manifold, project)
-            sizes = [p.numel() // p.shape[-1] for p in params]
-            for each, joined in zip(tables, rows, strict=True):
-                parts = joined.split(sizes)
-                torch._foreach_copy_(each, [part.view_as(t) for part, t in zip(parts, each, strict=True)])
+        if index is not None or (len(params) == 1 and _are_contiguous(points[0], states[0])):
+            own = {key: _rows(states[0][key]) for key in moments}
+            step_rows(_rows(points[0]), _rows(grads[0].values), own, number, group, manifold, project, index)
+            return
+        tables = [points, *([s[key] for s in states] for key in moments)]
+        rows = [torch.cat([_rows(t) for t in each]) for each in tables]
+        grad = torch.cat([_rows(g.values) for g in grads])
+        step_rows(rows[0], grad, dict(zip(moments, rows[1:], strict=True)), number, group, manifold, project)
+        sizes = [p.numel() // p.shape[-1] for p in params]
+        for each, joined in zip(tables, rows, strict=True):
+            parts = joined.split(sizes)
+            torch._foreach_copy_(each, [part.view_as(t) for part, t in zip(parts, each, strict=True)])
 
 
 def _learns_c(p: Tensor) -> bool:
@@ -323,8 +332,8 @@ def _rows(t: Tensor) -> Tensor:
     return t if t.dim() == 2 else t.reshape(-1, t.shape[-1])
 
 
-def _named(names: list[str], rows: list[Tensor]) -> dict[str, Tensor]:
-    return dict(zip(names, rows[1:], strict=True))
+def _are_contiguous(points: Tensor, state: dict[str, Any]) -> bool:
+    return points.is_contiguous() and all(state[key].is_contiguous() for key in MOMENTS if key in state)
 
 
 def _lacks_state(state: dict[str, Any], group: dict[str, Any]) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 import geoopt
 import torch
@@ -20,9 +21,15 @@ MOMENTS = ("momentum", "square", "largest_square")
 
 def manifold_of(p: Tensor) -> Manifold | None:
     """The curved manifold a parameter lives on."""
-    if isinstance(p, ManifoldParameter) and isinstance(p.manifold, Manifold) and not isinstance(p.manifold, Euclidean):
-        return p.manifold
+    if isinstance(p, ManifoldParameter) and _is_curved(type(p.manifold)):
+        return cast(Manifold, p.manifold)
     return None
+
+
+@cache
+def _is_curved(kind: type) -> bool:
+    """Of a class of manifolds; remembered, as every step asks for each of its tensors several times."""
+    return issubclass(kind, Manifold) and not issubclass(kind, Euclidean)
 
 
 def check_manifold(p: Tensor) -> None:

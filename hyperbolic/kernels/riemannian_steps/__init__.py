@@ -33,13 +33,13 @@ def step(rows: Rows, manifold: Manifold, rule: Rule, max_radius: float | None = 
     Raises:
         ValueError: a gradient or a state does not have the shape that it has for these points.
     """
-    if type(manifold) in _SYMBOLS and switch.is_traced([rows.x]):
-        torch.ops.hyperbolic.riemannian_step(*rows, manifold.c, manifold.name, list(rule[:8]), rule.exact_exp)
-        return False
     if _is_for_cpp(rows, manifold, rule):
         _step_in_cpp(rows, manifold, rule, max_radius)
         return type(manifold) is Lorentz
-    plain.step(rows, manifold, rule)
+    if type(manifold) in _SYMBOLS and switch.is_traced([rows.x]):
+        torch.ops.hyperbolic.riemannian_step(*rows, manifold.c, manifold.name, list(rule[:8]), rule.exact_exp)
+    else:
+        plain.step(rows, manifold, rule)
     return False
 
 
@@ -77,7 +77,7 @@ def _step_in_cpp(rows: Rows, manifold: Manifold, rule: Rule, max_radius: float |
         root = math.sqrt(c)
         time, space = math.cosh(root * max_radius) / root, math.sinh(root * max_radius) / root
     rows.require_shapes()
-    if rows.some is not None and len(rows.some):
-        native.checked_index(rows.some, len(rows.x), "step", "rows")
+    if rows.some is not None and rows.some.numel():
+        native.checked_index(rows.some, rows.x.shape[0], "step", "rows")
     flags = (rule.keep != 1, rule.exact_exp)
     _LIBRARY.run(_SYMBOLS[type(manifold)], *rows, *rows.grad.shape, (c, *rule[:8]), *flags, time, space)

@@ -34,7 +34,7 @@ class Rows(NamedTuple):
         Raises:
             ValueError: a gradient or a state does not have the shape that it has for these points.
         """
-        whole = self.x.shape if flat else (len(self.x), self.x.shape[-1])
+        whole = self.x.shape if flat else (self.x.shape[0], self.x.shape[-1])
         square = whole if flat else (whole[0], 1)
         count = 0 if self.some is None else self.some.numel()
         grad = whole if self.some is None else (count, *whole[1:])
