@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from configs.cells import Place
@@ -16,13 +16,35 @@ def budget_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
     """A line for each budget, number of seeds and tuning, with the cells that have them; none where there is no run."""
     places: dict[str, list[str]] = defaultdict(list)
     notes = {cell.place: cell.tuning.note for cell in layout.cells if cell.tuning}
+    for name, place, runs in _filled(layout, cells):
+        tuned = notes.get(place, layout.tuned.get(place[0], "who tuned it is not recorded"))
+        places[f"{budget(runs[0], layout.budgets.get(place))}; {seeds(runs)}; {tuned}"].append(name)
+    return [f"Budget: {words}: {'; '.join(where)}" for words, where in places.items()]
+
+
+def rising_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
+    """A line that names the cells whose validation was the best in the last epoch for most of their seeds."""
+    places = []
+    for name, _, runs in _filled(layout, cells):
+        if 2 * (last := sum(was_rising(run) for run in runs)) > len(runs):
+            places.append(name if last == len(runs) else f"{name} ({last} of {len(runs)} seeds)")
+    words = "The last epoch was the best on validation, so that more epochs may give more"
+    return [f"{words}: {'; '.join(places)}"] if places else []
+
+
+def _filled(layout: Layout, cells: dict[Place, list[Record]]) -> Iterator[tuple[str, Place, list[Record]]]:
+    """The cells that have runs, or the rows where a run fills one: name, place and runs."""
     for column in [None] if layout.whole_rows else list(layout.columns):
         for row in layout.rows:
             if runs := cells.get((row, column), []):
-                tuned = notes.get((row, column), layout.tuned.get(row, "who tuned it is not recorded"))
-                words = f"{budget(runs[0], layout.budgets.get((row, column)))}; {seeds(runs)}; {tuned}"
-                places[words].append(row if column is None else f"{column} {row}")
-    return [f"Budget: {words}: {'; '.join(where)}" for words, where in places.items()]
+                yield row if column is None else f"{column} {row}", (row, column), runs
+
+
+def was_rising(run: Record) -> bool:
+    """Whether the selected state of a run is that of its last epoch, of several. Those of L-BFGS are starts."""
+    config = flat(run["config"])
+    epochs = int(config.get("trainer.max_epochs") or -1)
+    return epochs > 1 and config.get("optim.rule") != "lbfgs" and (run["selection"] or {}).get("epoch") == epochs
 
 
 def budget(run: Record, theirs: int | None) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from configs.cells import Place
 from configs.tables import SPREADS, Layout
 from hyperbolic.optim.roles import ROLES
-from scripts.budgets import budget_lines, is_solved
+from scripts.budgets import budget_lines, is_solved, rising_lines
 from scripts.gains import gain_lines
 from scripts.orderings import LEGEND, ordering_lines, quantile, seeds
 from scripts.records import Record, RecordError
@@ -117,7 +117,7 @@ def notes(layout: Layout, cells: Cells) -> list[str]:
                 place = row if column is None else f"{column} {row}"
                 places[settings].append(f"{place} ({plural} {', '.join(map(str, numbers))})")
     lines += [f"Ours, {settings}: {'; '.join(where)}" for settings, where in places.items()]
-    lines += budget_lines(layout, cells)
+    lines += [*budget_lines(layout, cells), *rising_lines(layout, cells)]
     whole = {place: runs for place, runs in cells.items() if runs and not _partial(layout, runs)}
     orderings = [line for ordering in layout.orderings for line in ordering_lines(layout, ordering, whole)]
     lines += [*orderings, LEGEND] if orderings else []

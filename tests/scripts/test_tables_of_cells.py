@@ -183,6 +183,23 @@ def test_the_notes_say_budget_seeds_and_tuning_of_each_cell(tmp_path, tables, la
     ]
 
 
+def test_the_notes_name_the_cells_whose_last_epoch_was_the_best(tmp_path, tables, lay, keep):
+    lay()
+    for row in ("DAN", "GRU", "LSTM"):
+        keep(row, "Hyperbolic", 0.5, 0.6, 0.7)
+    for path in (tmp_path / "runs").glob("*.json"):
+        record = json.loads(path.read_text())
+        rises = record["seed"] < {"DAN": 2, "GRU": 3, "LSTM": 1}[path.name.partition("Hyper")[0]]
+        record["selection"] |= {"epoch": record["config"]["trainer"]["max_epochs"] - (not rises)}
+        path.write_text(json.dumps(record))
+    assert tables() == 0
+    notes = [line for line in (tmp_path / "tables/hnn.md").read_text().splitlines() if "more epochs" in line]
+    assert notes == [
+        "- The last epoch was the best on validation, so that more epochs may give more: "
+        "Hyperbolic DAN (2 of 3 seeds); Hyperbolic GRU"
+    ]
+
+
 def test_a_state_of_the_middle_of_an_epoch_does_not_shorten_the_budget(make_record):
     counts = {"train": {"pairs": 500_000}}
     changes = {"config.trainer.val_check_interval": 2000, "config.trainer.max_epochs": 30, "config.task.data.batch_size": 64}
