@@ -19,8 +19,9 @@ class Graph:
     edges: int64 (E, 2), each once, the smaller number first, none from a node to itself; sorted. features: floats
     (N, F); None: none, so that the model learns a point for each node. labels: int64 (N,), -1 for a node without;
     None: none. classes, names: of the labels and of the nodes; an empty tuple where they are the numbers. parts: nodes
-    of the splits that a release fixes, by split. notes: what was left out of the files, in words. files, sha256: of
-    what was read. cautions: what looks wrong in the files, in words.
+    of the splits that a release or the user's table fixes, by split. notes: what was left out of the files, in words.
+    files, sha256: of what was read. cautions: what looks wrong in the files, in words. edge_parts: rows of edges of the
+    splits that the user's table fixes, by split.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Graph:
     files: str = ""
     sha256: str = ""
     cautions: tuple[str, ...] = ()
+    edge_parts: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def isolated(self) -> int:
@@ -111,6 +113,7 @@ def kept_graph(graph: Graph) -> dict[str, Any]:
     """What a checkpoint keeps of a graph, of features the numbers that are not 0."""
     known: dict[str, Any] = {key: getattr(graph, key) for key in ("name", "n", "files", "sha256", "labels")}
     known |= {"classes": list(graph.classes), "names": list(graph.names), "parts": dict(graph.parts)}
+    known["edge_parts"] = dict(graph.edge_parts)
     known |= {"edges": graph.edges.astype(np.int32), "features": None}
     if graph.features is not None:
         flat = graph.features.reshape(-1)
@@ -139,4 +142,6 @@ def adopted_graph(kept: Mapping[str, Any]) -> Graph:
         table[torch.from_numpy(numbers(kept["features"]["place"], n * columns))] = kept["features"]["value"].float()
         features = table.view(n, columns).numpy()
     edges = check_numbers(kept["edges"], 2, n).numpy()
-    return checked(Graph(name, n, edges, features, labels, classes, names, parts, (), files, sha256))
+    edge_parts = {split: numbers(rows, len(edges)) for split, rows in kept.get("edge_parts", {}).items()}
+    of_files = (), files, sha256
+    return checked(Graph(name, n, edges, features, labels, classes, names, parts, *of_files, edge_parts=edge_parts))

@@ -28,7 +28,7 @@ from tasks.names import Names
 from tasks.processes import is_first
 
 KINDS = (*READERS, "folder", "toy")
-FORMAT = 7  # of the cache
+FORMAT = 8  # of the cache
 
 
 @dataclass(frozen=True)
@@ -139,6 +139,7 @@ class GraphData(TaskData):
 
         def write(place: Path, graph: Graph) -> None:
             arrays = {"edges": graph.edges} | {f"part_{k}": nodes for k, nodes in graph.parts.items()}
+            arrays |= {f"edges_{k}": rows for k, rows in graph.edge_parts.items()}
             arrays |= {k: v for k, v in (("features", graph.features), ("labels", graph.labels)) if v is not None}
             known = ("name", "n", "classes", "names", "notes", "files", "sha256", "cautions")
             facts = {k: getattr(graph, k) for k in known}
@@ -146,9 +147,13 @@ class GraphData(TaskData):
 
         def stored() -> Graph:
             arrays, facts = folders.read_arrays(place, settings)
-            parts = {name.removeprefix("part_"): arrays.pop(name) for name in list(arrays) if name.startswith("part_")}
+
+            def named(prefix: str) -> dict[str, np.ndarray]:
+                return {name.removeprefix(prefix): arrays.pop(name) for name in [*arrays] if name.startswith(prefix)}
+
+            parts, edge_parts = named("part_"), named("edges_")
             known: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in facts.items()}
-            return Graph(**known, **dict[str, Any](arrays), parts=parts)
+            return Graph(**known, **dict[str, Any](arrays), parts=parts, edge_parts=edge_parts)
 
         place = cache_place(Path(self.options.cache), f"graph-{self.options.kind}", settings)
         return folders.cached(place, stored, read, write, "arrays of the graph")

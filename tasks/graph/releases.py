@@ -11,7 +11,7 @@ from scipy import sparse
 
 from tasks.errors import UserError
 from tasks.fingerprints import file_sha256, joined_sha256
-from tasks.graph.folder import dense
+from tasks.graph.feature_files import dense
 from tasks.graph.graph import Graph, checked, undirected
 from tasks.graph.pickles import read_pickle
 from tasks.reading import brief

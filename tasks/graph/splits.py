@@ -1,6 +1,7 @@
 """Which edges and which nodes are for training, validation and test, and pairs of nodes that no edge joins."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -8,20 +9,46 @@ from scipy.sparse.csgraph import connected_components
 
 from tasks.errors import UserError
 from tasks.graph.graph import Graph
+from tasks.reading import brief
+from tasks.split_files import split_name
 
 SPLITS = ("train", "dev", "test")
 
 
+def given_parts(path: Path, rows: Iterable[tuple[int, int, str, str]]) -> dict[str, np.ndarray]:
+    """The nodes or edges of each split that the column "split" of the user's table has, as numbers, in their order.
+
+    rows: the line, the number and the name of each, and what stands in that column: train, dev, valid, test or the
+    like, or nothing for what is of no split. Raises UserError, which names file and line, for another word, for two
+    splits of one node or edge, and where none is for training.
+    """
+    split_of: dict[int, str] = {}
+    for k, number, name, word in rows:
+        if not word:
+            continue
+        split = split_name(word)
+        if split is None:
+            raise UserError(f"{path}, line {k}: {brief(word)} is no split; write train, dev or test, or nothing.")
+        if (before := split_of.setdefault(number, split)) != split:
+            raise UserError(f"{path}, line {k}: {name} is of {split} here, and of {before} on a line before; keep one.")
+    if "train" not in split_of.values():
+        raise UserError(f"{path}: nothing has the split train, so there is nothing to learn from.")
+    parts = {split: [number for number, own in split_of.items() if own == split] for split in SPLITS}
+    return {split: np.array(numbers) for split, numbers in parts.items() if numbers}
+
+
 def split_edges(graph: Graph, shares: Mapping[str, float], seed: int) -> dict[str, np.ndarray]:
-    """The edges of each split, (E', 2): shares["dev"] and shares["test"] of all, cut off (HGCN: 0.05 and 0.1), and the
-    rest for training. The draw that HGCN's program makes for its
-    `split-seed`, where the graph has no edge from a node to itself.
+    """The edges of each split, (E', 2): those that the user's table gives, and of others shares["dev"] and
+    shares["test"], cut off (HGCN: 0.05 and 0.1), of all or of those given for training, where the rest remains. The
+    draw that HGCN's program makes for its `split-seed`, where the graph has no edge from a node to itself.
 
     Raises UserError where a split has no edge.
     """
-    order = graph.edges[np.random.RandomState(seed).permutation(len(graph.edges))]
-    n_dev, n_test = (int(len(order) * shares[split]) for split in ("dev", "test"))
-    parts = {"dev": order[:n_dev], "test": order[n_dev : n_dev + n_test], "train": order[n_dev + n_test :]}
+    given = {split: graph.edges[rows] for split, rows in graph.edge_parts.items()}
+    pool = given.pop("train", graph.edges)
+    order = pool[np.random.RandomState(seed).permutation(len(pool))]
+    n_dev, n_test = (0 if split in given else int(len(order) * shares[split]) for split in ("dev", "test"))
+    parts = {"dev": order[:n_dev], "test": order[n_dev : n_dev + n_test], "train": order[n_dev + n_test :]} | given
     for split in SPLITS:
         if not len(parts[split]):
             raise UserError(
@@ -81,13 +108,18 @@ def split_nodes(graph: Graph, shares: Mapping[str, float], seed: int, disjoint: 
 
 
 def split_by_class(graph: Graph, shares: Mapping[str, float], seed: int) -> dict[str, np.ndarray]:
-    """The nodes of each split: of each class its shares for dev and test, rounded, and the rest for training. Raises
-    UserError where a class is not among the nodes for training, or a split is empty."""
+    """The nodes of each split: those that the user's table gives, and of others each class's shares for dev and test,
+    rounded, of all its nodes or of those given for training, where the rest remains. Raises UserError where a class is
+    not among the nodes for training, or a split is empty."""
     labels = graph.labels
     assert labels is not None  # as the graph was read with them
-    classes = [np.flatnonzero(labels == k) for k in range(graph.n_classes)]
-    sizes = [(nodes, round(shares["dev"] * len(nodes)), round(shares["test"] * len(nodes))) for nodes in classes]
-    return _usable(graph, _parts(sizes, seed))
+    given = {split: nodes[labels[nodes] >= 0] for split, nodes in graph.parts.items()}
+    pool = given.pop("train", np.arange(graph.n))
+    classes = [pool[labels[pool] == k] for k in range(graph.n_classes)]
+    n_dev, n_test = (
+        [0 if split in given else round(shares[split] * len(nodes)) for nodes in classes] for split in ("dev", "test")
+    )
+    return _usable(graph, _parts(list(zip(classes, n_dev, n_test, strict=True)), seed) | given)
 
 
 def _parts(groups: Sequence[tuple[np.ndarray, int, int]], seed: int) -> dict[str, np.ndarray]:

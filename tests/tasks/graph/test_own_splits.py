@@ -1,0 +1,71 @@
+"""A column `split` in the user's tables says which edges and nodes are for training, validation and test."""
+
+import numpy as np
+import pytest
+
+from tasks.errors import UserError
+from tasks.graph.folder import read_folder
+from tasks.graph.graph import adopted_graph, kept_graph
+from tasks.graph.splits import split_by_class, split_edges
+from tasks.vocabularies import pack_values, unpack
+
+SHARES = {"dev": 0.5, "test": 0.25}
+EDGES = "source,target,split\na,b,train\nb,c,train\nc,d,valid\nd,e,TEST\na,a,\ne,a,train\nf,b,train\nf,a,\n"
+LABELS = "node,split,class\na,train,x\nb,train,y\nc,train,x\nd,train,y\ne,test,x\nf,,x\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "edges.csv").write_text(EDGES)
+    (tmp_path / "labels.csv").write_text(LABELS)
+    return tmp_path
+
+
+def names_of(graph, rows) -> set:
+    return {frozenset(graph.names[k] for k in np.atleast_1d(row)) for row in rows}
+
+
+def test_edges_are_split_as_their_table_says(folder):
+    graph = read_folder(folder, "g", labelled=False)
+    parts = split_edges(graph, SHARES, 0)
+    assert names_of(graph, parts["train"]) == {frozenset(pair) for pair in ("ab", "bc", "ea", "fb")}
+    assert names_of(graph, parts["dev"]) == {frozenset("cd")} and names_of(graph, parts["test"]) == {frozenset("de")}
+    assert names_of(graph, graph.edges) >= {frozenset("fa")}  # of no split, and no wrong answer
+    stored = adopted_graph(unpack(pack_values(kept_graph(graph)), "it"))
+    again = split_edges(stored, SHARES, 1)
+    assert all(names_of(graph, parts[split]) == names_of(graph, again[split]) for split in parts)
+
+
+def test_nodes_are_split_as_their_table_says_and_what_it_lacks_is_drawn_from_train(folder):
+    graph = read_folder(folder, "g", labelled=True)
+    assert not graph.edge_parts  # all edges are seen
+    parts = split_by_class(graph, SHARES, 0)
+    assert names_of(graph, parts["test"]) == {frozenset("e")}
+    assert names_of(graph, [*parts["train"], *parts["dev"]]) == {frozenset(node) for node in "abcd"}
+    assert len(parts["dev"]) == 2  # half of each class
+    assert any("labels.csv: nothing has the split dev; shares of train are taken" in note for note in graph.notes)
+
+
+def test_edges_of_no_split_for_validation_are_drawn_from_train(folder):
+    (folder / "edges.csv").write_text(EDGES.replace("valid", "train"))
+    graph = read_folder(folder, "g", labelled=False)
+    parts = split_edges(graph, SHARES, 0)
+    assert [len(parts[split]) for split in ("train", "dev", "test")] == [3, 2, 1]
+    assert names_of(graph, parts["test"]) == {frozenset("de")}
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        ("edges.csv", "valid", "fold 3", "edges.csv, line 4: 'fold 3' is no split; write train, dev or test"),
+        ("edges.csv", "f,a,", "b,a,test", "line 9: the edge 'b', 'a' is of test here, and of train on a line before"),
+        ("labels.csv", "f,,x", "a,test,x", "line 7: the node 'a' is of test here, and of train on a line before"),
+        ("labels.csv", "train", "dev", "labels.csv: nothing has the split train"),
+    ],
+)
+def test_what_cannot_be_a_split_is_named(folder, file, old, new, said):
+    text = (folder / file).read_text()
+    assert old in text
+    (folder / file).write_text(text.replace(old, new))
+    with pytest.raises(UserError, match=said):
+        read_folder(folder, "g", labelled=file == "labels.csv")
