@@ -40,7 +40,7 @@ class NanGuard(Callback):
         self._batch = batch
 
     def on_before_optimizer_step(self, trainer: Trainer, module: LightningModule, optimizer: Optimizer) -> None:
-        if trainer.global_step % self.every_n_steps:
+        if self.every_n_steps > 1 and trainer.global_step % self.every_n_steps:
             return
         task = as_task(module)
         assert task.latest_loss is not None
@@ -94,8 +94,14 @@ def _are_finite(tensors: list[Tensor]) -> bool:
             (small if size <= _SMALL else large).setdefault(t.dtype, []).append(values)
     for dtype, parts in small.items():
         large.setdefault(dtype, []).append(torch._utils._flatten_dense_tensors(parts))
-    norms = (torch.stack(torch._foreach_norm(each, math.inf)).tolist() for each in large.values())
-    return all(math.isfinite(norm) for each in norms for norm in each)
+    return all(math.isfinite(_largest(each).item()) for each in large.values())
+
+
+def _largest(tensors: list[Tensor]) -> Tensor:
+    """The largest absolute value; NaN where a value is. One tensor alone is what a step of a small model has."""
+    if len(tensors) == 1:
+        return torch.linalg.vector_norm(tensors[0], math.inf)
+    return torch.stack(torch._foreach_norm(tensors, math.inf)).max()
 
 
 def first_nonfinite_layer(module: Task, batch: Any) -> str | None:
