@@ -29,7 +29,8 @@ def test_edges_are_split_as_their_table_says(folder):
     graph = read_folder(folder, "g", labelled=False)
     parts = split_edges(graph, SHARES, 0)
     assert names_of(graph, parts["train"]) == {frozenset(pair) for pair in ("ab", "bc", "ea", "fb")}
-    assert names_of(graph, parts["dev"]) == {frozenset("cd")} and names_of(graph, parts["test"]) == {frozenset("de")}
+    assert names_of(graph, parts["dev"]) == {frozenset("cd")}
+    assert names_of(graph, parts["test"]) == {frozenset("de")}
     assert names_of(graph, graph.edges) >= {frozenset("fa")}  # of no split, and no wrong answer
     stored = adopted_graph(unpack(pack_values(kept_graph(graph)), "it"))
     again = split_edges(stored, SHARES, 1)
