@@ -55,9 +55,9 @@ class Layout:
     of SPREADS; intervals[row, column]: what stands there in the paper. orderings: pairs of rows, or of columns, of
     which the notes say whether one is above the other in ours. contests: rows of which the notes say how often each is
     the highest. gain: two rows, the first a hyperbolic model, whose difference stands beside the δ-hyperbolicity of the
-    graph that each column names (`graph`). tuned[row]: who tuned our runs, and how, where no search did; tuning: the
-    words of this search, the same for every cell. budgets[row, column]: with how many steps its authors trained it;
-    the column is None as in cells.
+    graph that each column names (`graph`). tuning: the words of a search, the same for every cell. tuned[row]: who
+    tuned our runs besides, and how; tuned_else: of rows with neither. budgets[row, column]: with how many steps its
+    authors trained it; the column is None as in cells.
     """
 
     file: str
@@ -87,8 +87,19 @@ class Layout:
     contests: tuple[tuple[str, ...], ...] = ()
     gain: tuple[str, str] | None = None
     tuned: dict[str, str] = field(default_factory=dict)
+    tuned_else: str | None = None
     tuning: tuple[str, ...] = ()
     budgets: dict[Place, int] = field(default_factory=dict)
+
+    @property
+    def unit(self) -> str:
+        """What a difference of two printed values is in; of values that are no percentages it is not said."""
+        return " in points" if self.scale == 100 else ""
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether ours are of the paper's protocol, so that their differences from the paper's values say something."""
+        return not self.again or self.theirs == "published"
 
     @property
     def quoted(self) -> set[str]:
@@ -155,7 +166,8 @@ def make_layout(path: Path, node: dict[str, Any], base: Layout | None) -> Layout
         sources=tuple(node.get("sources", ())),
         contests=contests,
         gain=_gain(path, node, own),
-        tuned={row: words for row, spec in rows.items() if (words := spec.get("tuned", node.get("tuned")))},
+        tuned={row: spec["tuned"] for row, spec in rows.items() if spec.get("tuned")},
+        tuned_else=node.get("tuned"),
         tuning=search_words(path, node.get("tuning", []), cells),
         budgets=_budgets(path, node, rows, own),
         orderings=tuple(_ordering(path, one, own) for one in node.get("orderings", ())),

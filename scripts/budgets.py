@@ -11,24 +11,28 @@ from scripts.orderings import seeds
 from scripts.records import Record
 from tasks.settings import flat
 
+STEPS = "Shares of the authors' steps count a step as one, however many examples it has: batches may differ from theirs"
+
 
 def budget_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
     """A line for each budget, number of seeds and tuning, with the cells that have them; none where there is no run."""
     places: dict[str, list[str]] = defaultdict(list)
     notes = {cell.place: cell.tuning.note for cell in layout.cells if cell.tuning}
     for name, place, runs in _filled(layout, cells):
-        tuned = notes.get(place, layout.tuned.get(place[0], "who tuned it is not recorded"))
+        known = filter(None, (notes.get(place), layout.tuned.get(place[0])))
+        tuned = "; ".join(known) or layout.tuned_else or "who tuned it is not recorded"
         places[f"{budget(runs[0], layout.budgets.get(place))}; {seeds(runs)}; {tuned}"].append(name)
-    return [f"Budget: {words}: {'; '.join(where)}" for words, where in places.items()]
+    lines = [f"Budget: {words}: {'; '.join(where)}" for words, where in places.items()]
+    return [*lines, STEPS] if any(" % of its authors'" in line for line in lines) else lines
 
 
 def rising_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
-    """A line that names the cells whose validation was the best in the last epoch for most of their seeds."""
+    """A line that names the cells whose last validation was the best for most of their seeds."""
     places = []
     for name, _, runs in _filled(layout, cells):
         if 2 * (last := sum(was_rising(run) for run in runs)) > len(runs):
             places.append(name if last == len(runs) else f"{name} ({last} of {len(runs)} seeds)")
-    words = "The last epoch was the best on validation, so that more epochs may give more"
+    words = "The last validation was the best, so that more steps may give more"
     return [f"{words}: {'; '.join(places)}"] if places else []
 
 
@@ -41,10 +45,12 @@ def _filled(layout: Layout, cells: dict[Place, list[Record]]) -> Iterator[tuple[
 
 
 def was_rising(run: Record) -> bool:
-    """Whether the selected state of a run is that of its last epoch, of several. Those of L-BFGS are starts."""
-    config = flat(run["config"])
-    epochs = int(config.get("trainer.max_epochs") or -1)
-    return epochs > 1 and config.get("optim.rule") != "lbfgs" and (run["selection"] or {}).get("epoch") == epochs
+    """Whether the selected state of a run is that of its last validation, of several. Epochs of L-BFGS are starts."""
+    config, most = flat(run["config"]), steps(run)
+    if most is None or config.get("optim.rule") == "lbfgs" or config.get("trainer.max_epochs") == 1:
+        return False
+    between = config.get("trainer.val_check_interval", 1.0)  # steps, where it is a whole number
+    return most - (run["selection"] or {}).get("step", 0) < (between if isinstance(between, int) else 1)
 
 
 def budget(run: Record, theirs: int | None) -> str:
@@ -80,7 +86,7 @@ def steps(run: Record) -> int | None:
     if most > 0:
         return most
     if epochs > 0 and config.get("trainer.val_check_interval", 1.0) != 1.0:
-        pairs, batch = run["data"]["counts"].get("train", {}).get("pairs"), config.get("task.data.batch_size")
+        pairs, batch = flat(run["data"]).get("counts.train.pairs"), config.get("task.data.batch_size")
         batches = int(config.get("trainer.accumulate_grad_batches") or 1)  # in a step
         return math.ceil(pairs / batch / batches) * epochs if pairs and batch else None
     if epochs < 0 or not selection.get("epoch") or not selection.get("step"):

@@ -48,17 +48,17 @@ def blocks(layout: Layout, cells: Cells) -> list[Block]:
 def cell_lines(layout: Layout, row: str, column: str, runs: list[Record]) -> list[str]:
     """What a cell says, line by line: the paper's value, ours, the difference in points, the paper's protocol."""
     value, metric = layout.published.get((row, column)), layout.metrics[column]
-    lines = [f"published {_quoted(layout, row, column)}"]
+    lines = [f"{layout.theirs if layout.again else 'published'} {_quoted(layout, row, column)}"]
     if not runs:
         return [*lines, _why_empty(layout, row)]
     values = [layout.scale * run["metrics"][metric] for run in runs]
     mean = statistics.fmean(values)
     lines.append(f"**ours {_mean(values, layout.spread, max(2, layout.digits))}** ({seeds(runs)})")
-    if value is not None:
+    if value is not None and layout.is_compared:
         lines.append(f"difference {mean - layout.scale * value:+.2f}")
     if layout.best_of_three and len(runs) >= 3:
         best = layout.scale * best_of_three(runs, metric)["metrics"][metric]
-        gain = "" if value is None else f" ({best - layout.scale * value:+.2f})"
+        gain = "" if value is None or not layout.is_compared else f" ({best - layout.scale * value:+.2f})"
         lines.append(f"best validation of 3: {best:.2f}{gain}")
     return lines + _partial(layout, runs)
 
@@ -77,7 +77,7 @@ def row_lines(layout: Layout, row: str, columns: list[str], runs: list[Record], 
         labels.append(_why_empty(layout, row))
     else:
         labels.append(f"**ours** ({seeds(runs)})")
-        compare = paper and not layout.again
+        compare = paper and layout.is_compared
         labels += ["difference"] if compare else []
         for cell, column in zip(cells, columns, strict=True):
             values = [layout.scale * run["metrics"][layout.metrics[column]] for run in runs]
@@ -121,7 +121,7 @@ def notes(layout: Layout, cells: Cells) -> list[str]:
     whole = {place: runs for place, runs in cells.items() if runs and not _partial(layout, runs)}
     orderings = [line for ordering in layout.orderings for line in ordering_lines(layout, ordering, whole)]
     lines += [*orderings, LEGEND] if orderings else []
-    lines += contest_lines(layout, cells)
+    lines += contest_lines(layout, whole)
     lines += gain_lines(layout, whole)
     lines.append(f"Ours: {SPREADS[layout.spread]}; one record for each seed in results/runs/.")
     return lines
@@ -214,6 +214,8 @@ def _optimiser(optim: dict[str, Any]) -> list[str]:
     for role in ROLES:
         own = {key: value for key, value in (optim.get(role) or {}).items() if value is not None}
         parts += [f"{role}: {' '.join(f'{key} {value}' for key, value in own.items())}"] if own else []
+    if optim.get("weight_decay"):
+        parts.append(f"weight decay {optim['weight_decay']}")
     if optim.get("max_grad_norm") is not None:
         parts.append(f"gradient norm at most {optim['max_grad_norm']} ({optim.get('clip')})")
     return parts

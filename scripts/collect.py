@@ -199,6 +199,8 @@ def keep_search(folder: Path, keys: set[str], target: Path, allow_dirty: bool) -
         )
     if len(summary.trials) < summary.n_trials and not summary.best:  # draws that repeat an earlier one are no trials
         raise RecordError(f"{folder}: {len(summary.trials)} of {summary.n_trials} trials have ended; go on with it.")
+    if not summary.ranked() or summary.ranked()[0].value is None:
+        raise RecordError(f"{folder}: no trial has a result, so there is no best one; search other settings.")
     records = [read(file) for file in sorted(folder.glob(f"{search.PREFIX}*/record.json"))]
     if not allow_dirty and any(record.get("dirty") is not False for record in records):
         raise RecordError(f"{folder}: has trials of code that was not committed; tune again, or --allow-dirty.")

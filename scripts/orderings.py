@@ -12,9 +12,11 @@ from scripts.records import Record
 
 LEGEND = (
     "Orderings: the difference ± half of its 95 % interval, by a paired t-test where both have the same seeds, else by "
-    "Welch's; undecided where 0 is in the interval. One seed tests nothing, and the number of comparisons is not "
-    "corrected for."
+    "one with the variances of both and the degrees of freedom of the fewer seeds; undecided where 0 is in the "
+    "interval. One seed tests nothing, and the number of comparisons is not corrected for."
 )
+
+ROUNDING = 1e-9  # of means that are alike
 
 
 def quantile(n: int) -> float:
@@ -40,7 +42,7 @@ def difference(high: dict[int, float], low: dict[int, float]) -> tuple[float, fl
 
 def verdict(gain: float, half: float) -> str:
     """holds | fails | undecided, by the interval ``gain ± half``."""
-    return "undecided" if abs(gain) <= half else "holds" if gain > 0 else "fails"
+    return "undecided" if abs(gain) <= half + ROUNDING else "holds" if gain > 0 else "fails"
 
 
 def ordering_lines(layout: Layout, ordering: Ordering, cells: dict[Place, list[Record]]) -> list[str]:
@@ -68,8 +70,10 @@ def ordering_lines(layout: Layout, ordering: Ordering, cells: dict[Place, list[R
         return []
     places = {place for _, *pair in ordering.pairs for place in pair}
     who = "The paper has" if places <= set(layout.published) else "Expected, not in the paper:"
+    if any(layout.published.get(place, 0) is None for place in places):
+        who = "Expected, as the paper's values cannot all be read here:"
     said = "; ".join(f"{word} {', '.join(parts[word])}" for word in sorted(parts, key=_order))
-    return [f"{who} {ordering.higher} above {ordering.lower}. Ours, difference in points: {said}"]
+    return [f"{who} {ordering.higher} above {ordering.lower}. Ours, difference{layout.unit}: {said}"]
 
 
 def seeds(runs: dict[int, float] | list[Record]) -> str:

@@ -22,7 +22,7 @@ REQUIRED: dict[str, type | tuple[type, ...]] = {
     "experiment": _OPTIONAL_TEXT,
     "config": dict,
     "metrics": dict,
-    "selection": (dict, str, type(None)),
+    "selection": (dict, type(None)),
     "data": dict,
     "seed": int,
     "commit": _OPTIONAL_TEXT,

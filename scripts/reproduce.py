@@ -32,6 +32,8 @@ def main(arguments: list[str] | None = None, published: Path | None = None) -> i
     parser.add_argument("seeds", nargs="?", default="0", help="as 0,1,2")
     parser.add_argument("--tune", action="store_true", help="search the settings of each cell, as its table says")
     options, words = parser.parse_known_args(arguments)
+    if "=" in options.seeds:  # a word of the runs, without seeds before it
+        options.seeds, words = "0", [options.seeds, *words]
     layouts = {layout.file: layout for layout in load_layouts(published)}
     if options.table not in layouts:
         raise TableError(f"there is no table {options.table}. There are: {', '.join(sorted(layouts))}.")

@@ -66,7 +66,7 @@ def assign(records: dict[Path, Record], layouts: list[Layout]) -> dict[str, Cell
     """For each table its cells with a run: (row, column) -> records, in the order of their seeds.
 
     The column is None where one run fills a row. A run stands in every cell that its experiment and settings fit; that
-    it fits none is an error where its experiment has cells, and a note where that is gone.
+    it fits none is an error where its experiment has cells, and a note where that is gone and others have its task.
     """
     tables = {layout.file: layout for layout in layouts}
     owners = {cell.experiment for layout in layouts for cell in layout.cells}
@@ -98,10 +98,11 @@ def assign(records: dict[Path, Record], layouts: list[Layout]) -> dict[str, Cell
 
 
 def require_same_data(runs: list[Record], place: Place) -> None:
-    """Raise RecordError where the runs of one cell, whose settings agree, had other shares or sources of the data."""
+    """Raise RecordError where the runs of a cell, whose settings agree, had other shares, sources or files of data."""
     first = runs[0]
     for other in runs[1:]:
-        if keys := [f"data.{key}" for key in ("share", "sources") if first["data"].get(key) != other["data"].get(key)]:
+        names = [key for key in ("share", "sources", "files") if first["data"].get(key) != other["data"].get(key)]
+        if keys := [f"data.{key}" for key in names]:
             raise RecordError(
                 f"The runs of '{place[0]}' with seeds {first['seed']} and {other['seed']} differ in {', '.join(keys)}. "
                 "Keep runs of one kind only: collect the others again, or remove their records."
@@ -130,7 +131,7 @@ def render_files(layouts: list[Layout], cells: dict[str, Cells]) -> dict[str, st
 def markdown(layout: Layout, cells: Cells) -> str:
     """One table in Markdown, with its title and notes."""
     measure = layout.measure[0].upper() + layout.measure[1:]
-    differences = "" if layout.again else ", differences in points"
+    differences = f", differences{layout.unit}" if layout.is_compared else ""
     lines = [f"## {layout.title}", "", f"{layout.source}. {measure}{differences}.", ""]
     if layout.label:
         lines += [f"**{layout.label}**", ""]

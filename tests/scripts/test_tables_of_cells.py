@@ -190,12 +190,13 @@ def test_the_notes_name_the_cells_whose_last_epoch_was_the_best(tmp_path, tables
     for path in (tmp_path / "runs").glob("*.json"):
         record = json.loads(path.read_text())
         rises = record["seed"] < {"DAN": 2, "GRU": 3, "LSTM": 1}[path.name.partition("Hyper")[0]]
-        record["selection"] |= {"epoch": record["config"]["trainer"]["max_epochs"] - (not rises)}
+        epoch = record["config"]["trainer"]["max_epochs"] - (not rises)
+        record["selection"] |= {"epoch": epoch, "step": 10 * epoch}
         path.write_text(json.dumps(record))
     assert tables() == 0
-    notes = [line for line in (tmp_path / "tables/hnn.md").read_text().splitlines() if "more epochs" in line]
+    notes = [line for line in (tmp_path / "tables/hnn.md").read_text().splitlines() if "more steps" in line]
     assert notes == [
-        "- The last epoch was the best on validation, so that more epochs may give more: "
+        "- The last validation was the best, so that more steps may give more: "
         "Hyperbolic DAN (2 of 3 seeds); Hyperbolic GRU"
     ]
 
