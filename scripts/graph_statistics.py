@@ -132,7 +132,7 @@ def _graph(folder: Path, samples: int, seed: int) -> dict[str, object]:
     if folder.is_file():
         print(f"{folder.name}: read as edges")
     is_own = folder.is_file() or table_file(folder / EDGES)
-    graph = read_folder(folder, folder.name, False) if is_own else read_links(folder)
+    graph = read_folder(folder, folder.name, False, splits=False) if is_own else read_links(folder)
     links = links_of(graph.edges, graph.n, graph.sha256, samples, seed)
     print("\n".join(report_links(graph.name, graph.notes, links)))
     return {key: round(value, 6) if isinstance(value, float) else value for key, value in asdict(links).items()}

@@ -42,7 +42,12 @@ class NameTable(NamedTuple):
 
 
 def read_names(
-    path: Path, fields: Mapping[str, Sequence[str]], form: str, setting: str = "", optional: Sequence[str] = ()
+    path: Path,
+    fields: Mapping[str, Sequence[str]],
+    form: str,
+    setting: str = "",
+    optional: Sequence[str] = (),
+    further: Mapping[str, Sequence[str]] | None = None,
 ) -> NameTable:
     """The table in a file, UTF-8, plain or .gz, in a .csv of which columns may be in quotes.
 
@@ -50,8 +55,9 @@ def read_names(
     then stand in any order, among others. Else each line has one column for each field, in the order of `fields`.
 
     fields: the names that columns have. form, setting: what a line must be and what names the file, for messages.
-    optional: fields that may be empty in a row. Lines are read as the rows are, one at a time; several may be in memory
-    where columns in quotes have ends of lines.
+    optional: fields that may be empty in a row. further: fields, perhaps empty, that stand behind the others in rows
+    where the first line has them. Lines are read as the rows are, one at a time; several may be in memory where
+    columns in quotes have ends of lines.
 
     Raises UserError, which names the file and the line: at once where it cannot be read, has no row, or names a column
     twice, and for a line that is not of this form when it is read.
@@ -63,11 +69,13 @@ def read_names(
     separator = choose_separator(line, separators, lambda columns: has_columns(columns, fields))
     if separator is None:
         separator = choose_separator(line, separators, lambda columns: len(columns) == len(fields)) or separators[0]
-        known_names = _known_names(path, split_columns(line, separator), fields)
+        known_names = _known_names(path, split_columns(line, separator), {**fields, **(further or {})})
         rows = _split(path, lines, line, separator)
         return NameTable(_check(path, rows, len(fields), len(fields), form, required, known_names))
     next(lines)
     columns = split_columns(line, separator)
+    own = {field: each for field, each in (further or {}).items() if has_columns(columns, {field: each})}
+    fields = {**fields, **own}
     names, known, places = [name.strip() for name in columns], named_columns(columns, fields), []
     for several in fields.values():
         name = next(name for name in several if name in known)

@@ -75,7 +75,7 @@ class LinkData(GraphData):
     def _note_parts(self) -> None:
         """Print a line where many of the edges that are held out were all that joined two parts of the graph."""
         n, held_out = self.graph.n, len(self._edges["dev"]) + len(self._edges["test"])
-        whole, left = (parts_of(edges, n) for edges in (self.graph.edges, self.model_edges()))
+        whole, left = (parts_of(edges, n) for edges in (np.concatenate([*self._edges.values()]), self.model_edges()))
         if left - whole >= CUT_OFF * held_out:
             rank_zero_only(print)(
                 f"note: without the {held_out:,} edges of dev and test the graph falls into {left:,} parts instead of "

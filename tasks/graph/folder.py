@@ -15,7 +15,6 @@ from tasks.graph.graph import Graph, checked, undirected
 from tasks.graph.splits import given_parts, keys_of
 from tasks.name_tables import Row, read_names, read_numbers
 from tasks.reading import brief, existing, header_caution, is_packed, other_separator, read_lines
-from tasks.rows import names_columns
 
 EDGES = "edges.tsv"
 FORM = "node <tab> node"
@@ -30,7 +29,7 @@ UNKNOWN = ("na", "n/a", "nan", "none", "null", "?")  # classes that may stand fo
 Rows = list[Row]
 
 
-def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
+def read_folder(folder: Path, name: str, labelled: bool, splits: bool = True) -> Graph:
     """The graph in a folder, or of the file of edges alone.
 
     edges.tsv: a line for each edge, `node <tab> node`; nodes have any names. labels.tsv: `node <tab> class`; nodes
@@ -39,7 +38,7 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     then nodes are numbers from 0. Nodes that only labels or features have are nodes without an edge.
 
     Where the first line of labels, or of edges of a graph that is read without labels, names a column split, it has the
-    splits, see `given_parts`.
+    splits, see `given_parts`; not so without `splits`.
 
     Tables may be packed, as edges.tsv.gz, or have commas and be called .csv; a first line may name the columns, see
     `read_names`. Warns of nodes without an edge and of a first line that looks like a header; `Graph.cautions` has what
@@ -52,7 +51,7 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     if folder.is_file() and labelled:
         raise UserError(f"{folder} is a file; name the folder that has {EDGES} and labels.tsv with data.dir.")
     files = [folder if folder.is_file() else table_file(folder / EDGES) or folder / EDGES]
-    rows, edge_splits, note = _rows(files[0], ENDS, FORM, split=not labelled)
+    rows, edge_splits, note = _rows(files[0], ENDS, FORM, split=splits and not labelled)
     arrays = next((folder / file for file in FEATURES[:2] if (folder / file).is_file()), None)
     matrix = None if arrays is None else read_matrix(arrays)
     features_file = arrays or table_file(folder / FEATURES[2])
@@ -62,8 +61,8 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
         table = read_numbers(features_file, "node <tab> number ...")
         by_name, features_note, columns = list(table.rows), table.note(features_file), table.header
     labels_file = table_file(folder / "labels.tsv") or folder / "labels.tsv"
-    labels, splits, labels_note = (
-        _rows(labels_file, CLASSES, "node <tab> class", ("class",), split=True) if labelled else ([], [], "")
+    labels, node_splits, labels_note = (
+        _rows(labels_file, CLASSES, "node <tab> class", ("class",), split=splits) if labelled else ([], [], "")
     )
     files += [features_file] if features_file else []
     files += [labels_file] if labelled else []
@@ -90,12 +89,15 @@ def read_folder(folder: Path, name: str, labelled: bool) -> Graph:
     tables = [(files[0], rows), (labels_file, [(k, fields[:1]) for k, fields in labels])]
     features = matrix if matrix is not None else features_of(features_file, by_name, number, tables, columns)
     classes, of_nodes = _classes(labels_file, labels, number)
-    parts = _node_parts(labels_file, labels, number, splits) if splits else {}
+    parts = _node_parts(labels_file, labels, number, node_splits) if node_splits else {}
     of_classes = _notes_of_classes(labels_file, labels, of_nodes)
     sha256 = joined_sha256([contents_sha256(file) for file in files])
     listed = " and ".join(file.name for file in files)
-    drawn = _note_of_splits(files[0], edge_parts), _note_of_splits(labels_file, parts)
-    notes = (*filter(None, (note, features_note, labels_note, *drawn)), *notes, *of_classes)
+    of_splits = (
+        *_notes_of_splits(files[0], edge_parts, len(edges), "edges"),
+        *_notes_of_splits(labels_file, parts, sum(bool(label) for _, (_, label) in labels), "nodes with a class"),
+    )
+    notes = (*filter(None, (note, features_note, labels_note)), *of_splits, *notes, *of_classes)
     described_nodes = features, of_nodes, classes, tuple(number)
     graph = Graph(name, len(number), edges, *described_nodes, parts, notes, listed, sha256, edge_parts=edge_parts)
     if graph.isolated:
@@ -145,12 +147,10 @@ def _rows(
     of `read_names`. split: look for such a column; the list is empty where there is none."""
     if not path.exists():
         raise UserError(f"There is no file {path}; it must have lines of the form {form}.{_other_file(path, 2, 2)}")
-    if not (split and names_columns(path, {**fields, **SPLIT})):
-        table = read_names(path, fields, form, optional=optional)
-        return list(table.rows), [], table.note(path)
-    table = read_names(path, {**fields, **SPLIT}, form, optional=(*optional, *SPLIT))
+    table = read_names(path, fields, form, optional=optional, further=SPLIT if split else None)
     rows = list(table.rows)
-    return [(k, columns[:-1]) for k, columns in rows], [columns[-1] for _, columns in rows], table.note(path)
+    splits = [columns.pop() for _, columns in rows if len(columns) > len(fields)]
+    return rows, splits, table.note(path)
 
 
 def _edge_parts(
@@ -164,16 +164,19 @@ def _edge_parts(
     return given_parts(path, named)
 
 
-def _note_of_splits(path: Path, parts: Mapping[str, np.ndarray]) -> str:
-    """Which splits are not in the user's table; "" where it has all of them or no column for them."""
-    lacking = [split for split in ("dev", "test") if parts and split not in parts]
-    return f"{path}: nothing has the split {' or '.join(lacking)}; shares of train are taken" if lacking else ""
+def _notes_of_splits(path: Path, parts: Mapping[str, np.ndarray], count: int, things: str) -> Iterator[str]:
+    """Of a table with splits: which of them it lacks, and how many of the `count` things have none."""
+    if lacking := [split for split in ("dev", "test") if parts and split not in parts]:
+        yield f"{path}: nothing has the split {' or '.join(lacking)}; shares of train are taken"
+    without = count - sum(map(len, parts.values()))
+    if parts and without > 0:
+        yield f"{path}: {without:,} of {count:,} {things} have no split; they are neither trained on nor tested"
 
 
 def _node_parts(path: Path, rows: Rows, number: dict[str, int], splits: Sequence[str]) -> dict[str, np.ndarray]:
-    """The nodes of each split."""
-    given = zip(rows, splits, strict=True)
-    return given_parts(path, ((k, number[node], f"the node {brief(node)}", word) for (k, (node, _)), word in given))
+    """The nodes of each split, of those that have a class."""
+    given = [(k, number[node], node, word) for (k, (node, label)), word in zip(rows, splits, strict=True) if label]
+    return given_parts(path, ((k, place, f"the node {brief(node)}", word) for k, place, node, word in given))
 
 
 def _other_file(path: Path, least: int, most: int | None) -> str:

@@ -10,29 +10,33 @@ from scipy.sparse.csgraph import connected_components
 from tasks.errors import UserError
 from tasks.graph.graph import Graph
 from tasks.reading import brief
-from tasks.split_files import split_name
 
 SPLITS = ("train", "dev", "test")
+
+WORDS = {  # that say a split in a table, in small letters
+    "train": "train", "training": "train", "dev": "dev", "val": "dev", "valid": "dev", "validation": "dev",
+    "test": "test", "testing": "test",
+}  # fmt: skip
 
 
 def given_parts(path: Path, rows: Iterable[tuple[int, int, str, str]]) -> dict[str, np.ndarray]:
     """The nodes or edges of each split that the column "split" of the user's table has, as numbers, in their order.
 
-    rows: the line, the number and the name of each, and what stands in that column: train, dev, valid, test or the
-    like, or nothing for what is of no split. Raises UserError, which names file and line, for another word, for two
+    rows: the line, the number and the name of each, and what stands in that column: one of WORDS,
+    or nothing for what is of no split. Raises UserError, which names file and line, for another word, for two
     splits of one node or edge, and where none is for training.
     """
     split_of: dict[int, str] = {}
     for k, number, name, word in rows:
         if not word:
             continue
-        split = split_name(word)
+        split = WORDS.get(word.lower())
         if split is None:
             raise UserError(f"{path}, line {k}: {brief(word)} is no split; write train, dev or test, or nothing.")
         if (before := split_of.setdefault(number, split)) != split:
             raise UserError(f"{path}, line {k}: {name} is of {split} here, and of {before} on a line before; keep one.")
     if "train" not in split_of.values():
-        raise UserError(f"{path}: nothing has the split train, so there is nothing to learn from.")
+        raise UserError(f"{path}: nothing that can be used has the split train, so there is nothing to learn from.")
     parts = {split: [number for number, own in split_of.items() if own == split] for split in SPLITS}
     return {split: np.array(numbers) for split, numbers in parts.items() if numbers}
 
@@ -113,7 +117,7 @@ def split_by_class(graph: Graph, shares: Mapping[str, float], seed: int) -> dict
     not among the nodes for training, or a split is empty."""
     labels = graph.labels
     assert labels is not None  # as the graph was read with them
-    given = {split: nodes[labels[nodes] >= 0] for split, nodes in graph.parts.items()}
+    given = dict(graph.parts)
     pool = given.pop("train", np.arange(graph.n))
     classes = [pool[labels[pool] == k] for k in range(graph.n_classes)]
     n_dev, n_test = (
@@ -137,12 +141,18 @@ def _usable(graph: Graph, parts: dict[str, np.ndarray]) -> dict[str, np.ndarray]
     assert graph.labels is not None
     for split in SPLITS:
         if not len(parts[split]):
-            raise UserError(f"{graph.name}: no node is left for {split}; take other task.data.shares.")
+            given = f", or give some nodes the split {split}" if graph.parts else ""
+            raise UserError(f"{graph.name}: no node is left for {split}; take other task.data.shares{given}.")
     absent = sorted(set(range(graph.n_classes)) - set(graph.labels[parts["train"]].tolist()))
     if absent:
         name = graph.classes[absent[0]] if graph.classes else str(absent[0])
+        remedy = (
+            "give one of its nodes the split train"
+            if graph.parts
+            else "take smaller task.data.shares for dev and test, another task.data.split_seed"
+        )
         raise UserError(
-            f"{graph.name}: no node for training has the class {name}, so it cannot be learned; take smaller "
-            "task.data.shares for dev and test, another task.data.split_seed, or leave the class out."
+            f"{graph.name}: no node for training has the class {name}, so it cannot be learned; {remedy}, or leave the "
+            "class out."
         )
     return parts

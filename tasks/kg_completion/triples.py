@@ -89,12 +89,12 @@ class Graph:
         remarks = [*self.cautions]
         if files := self._files_with_header():
             remarks.append(
-                f"{self.name}/{', '.join(files)}: the names of the first row, "
+                f"{self._place(', '.join(files))}: the names of the first row, "
                 f"{self._words(self.triples['train'][0])}, are in no other. If it is a header, remove it: it was read "
                 "as a triple."
             )
         for split, notes in self.notes.items():
-            where = f"{self.name}/{self.files[split]}"
+            where = self._place(self.files[split])
             if notes.duplicates:
                 n = notes.duplicates
                 remarks.append(f"{where}: {n} of {notes.rows} rows repeat earlier ones and were dropped.")
@@ -128,6 +128,10 @@ class Graph:
             (rows[:, 1] == header[0, 1]).any() or torch.isin(rows[:, ::2], header[0, ::2]).any() for rows in others
         )
         return [self.files[split] for split in splits] if is_header else []
+
+    def _place(self, file: str) -> str:
+        """A file's name below that of its folder; the graph of one file has the name of it."""
+        return file if file == self.name else f"{self.name}/{file}"
 
     def _words(self, triple: Tensor) -> str:
         h, r, t = triple.tolist()

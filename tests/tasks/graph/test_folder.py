@@ -267,7 +267,7 @@ def test_names_of_columns_that_are_not_known_are_told(folder, name):
     (folder / "labels.tsv").unlink()
     text = "department,age,node\nit,30,a\nhr,40,b\n"
     (folder / name).write_text(text if name.endswith("csv") else text.replace(",", "\t"))
-    known = r"Known names: node \(node, id, name\); class \(class, label\). Not known here: department, age."
+    known = r"Known names: node \(node, id, name\); class \(class, label\); split \(split\). Not known here: department, age."
     with pytest.raises(UserError, match=rf"{name}, line 1: .* It has 3 columns, not 2: further ones .* columns. {known}$"):
         read_folder(folder, "mine", True)
     (folder / name).write_text("a,red\nb,blue,green\n" if name.endswith("csv") else "a\tred\nb\tblue\tgreen\n")

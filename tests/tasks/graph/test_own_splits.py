@@ -44,7 +44,30 @@ def test_nodes_are_split_as_their_table_says_and_what_it_lacks_is_drawn_from_tra
     assert names_of(graph, parts["test"]) == {frozenset("e")}
     assert names_of(graph, [*parts["train"], *parts["dev"]]) == {frozenset(node) for node in "abcd"}
     assert len(parts["dev"]) == 2  # half of each class
+    assert any("labels.csv: 1 of 6 nodes with a class have no split" in note for note in graph.notes)
     assert any("labels.csv: nothing has the split dev; shares of train are taken" in note for note in graph.notes)
+
+
+def test_a_table_of_any_ending_may_have_splits(folder):
+    (folder / "edges.txt").write_text(EDGES.replace(",", "\t"))
+    graph = read_folder(folder / "edges.txt", "g", labelled=False)
+    assert {split: len(rows) for split, rows in graph.edge_parts.items()} == {"train": 4, "dev": 1, "test": 1}
+    assert not read_folder(folder / "edges.txt", "g", labelled=False, splits=False).edge_parts
+
+
+@pytest.mark.filterwarnings("ignore:.*have no edge")
+def test_nodes_for_the_test_without_a_class_are_none(folder):
+    (folder / "labels.csv").write_text(LABELS.replace("e,test,x", "e,test,") + "g,train,x\nh,train,y\n")
+    graph = read_folder(folder, "g", labelled=True)
+    parts = split_by_class(graph, {"dev": 0.3, "test": 0.3}, 0)
+    assert names_of(graph, np.concatenate([*parts.values()])) == {frozenset(node) for node in "abcdgh"}  # all train
+    assert len(parts["test"]) == 2
+
+
+def test_a_class_that_no_node_for_training_has_is_named_with_its_remedy(folder):
+    (folder / "labels.csv").write_text(LABELS.replace("e,test,x", "e,test,z"))
+    with pytest.raises(UserError, match="class z, so it cannot be learned; give one of its nodes the split train, or"):
+        split_by_class(read_folder(folder, "g", labelled=True), SHARES, 0)
 
 
 def test_edges_of_no_split_for_validation_are_drawn_from_train(folder):
@@ -59,9 +82,10 @@ def test_edges_of_no_split_for_validation_are_drawn_from_train(folder):
     ("file", "old", "new", "said"),
     [
         ("edges.csv", "valid", "fold 3", "edges.csv, line 4: 'fold 3' is no split; write train, dev or test"),
+        ("labels.csv", "test", "not test", "labels.csv, line 6: 'not test' is no split"),
         ("edges.csv", "f,a,", "b,a,test", "line 9: the edge 'b', 'a' is of test here, and of train on a line before"),
         ("labels.csv", "f,,x", "a,test,x", "line 7: the node 'a' is of test here, and of train on a line before"),
-        ("labels.csv", "train", "dev", "labels.csv: nothing has the split train"),
+        ("labels.csv", "train", "dev", "labels.csv: nothing that can be used has the split train"),
     ],
 )
 def test_what_cannot_be_a_split_is_named(folder, file, old, new, said):
