@@ -47,6 +47,10 @@ def test_every_distinct_cell_is_run_once_and_a_failure_stops_no_other(make, caps
     assert make(TABLE.replace("A: {}", "A: {overrides: [task=prefix30]}"), "hnn_table1")[0] == 0
 
 
+def test_words_without_seeds_before_them_are_of_the_runs(make):
+    assert make(TABLE, "hnn_table1", "logger=none") == (1, [[*run[:-2], "seed=0", "logger=none"] for run in RUNS])
+
+
 def test_what_failed_before_it_was_stopped_is_said(make, capsys, monkeypatch):
     def run(words: list[str], cwd) -> subprocess.CompletedProcess:
         if "task=prefix30" in words:

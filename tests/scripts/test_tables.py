@@ -159,15 +159,14 @@ def test_a_test_set_that_selects_is_named(tmp_path, tables, keep):
 
 
 def test_the_notes_are_read_from_the_records(tmp_path, tables, write_record, keep, capsys):
-    write_record(
-        tmp_path / "published/hnn_table1.yaml", LAYOUT + "overrides: [optim.biases.rule=sgd, optim.biases.lr=0.1]\n"
-    )
+    own = "overrides: [optim.biases.rule=sgd, optim.biases.lr=0.1, optim.weight_decay=0.5]\n"
+    write_record(tmp_path / "published/hnn_table1.yaml", LAYOUT + own)
     biases = {"rule": "sgd", "lr": 0.1, "max_grad_norm": None}
-    keep({"config.optim.biases": biases}, {"config.optim.biases": biases})
+    keep(*(2 * [{"config.optim.biases": biases, "config.optim.weight_decay": 0.5}]))
     assert tables() == 0
     note = (
         "- Ours, 10 epochs, batches of 512, float32, adam with learning rate 0.01, biases: rule sgd lr 0.1, "
-        "gradient norm at most 1.0 (global), tested at the best val/accuracy, fidelity paper: "
+        "weight decay 0.5, gradient norm at most 1.0 (global), tested at the best val/accuracy, fidelity paper: "
         "PREFIX-10 fully hyperbolic GRU (seeds 0, 1)"
     )
     assert note in (tmp_path / "tables/hnn.md").read_text()
@@ -187,6 +186,7 @@ def test_the_notes_are_read_from_the_records(tmp_path, tables, write_record, kee
         ({"config.trainer.max_epochs": 30}, "; the run has trainer.max_epochs=30, not 10"),
         ({"config.geometry.parts": {"ffnn": "euclidean"}}, "; the run has geometry.parts={'ffnn': 'euclidean'}, not {}"),
         ({"data.share": 0.5}, "differ in data.share"),
+        ({"data.files": {"train": "another"}}, "differ in data.files"),
         ({"seed": 0}, "both fill 'fully hyperbolic GRU, PREFIX-10' of The table with seed 0"),
         ({"seed": 0, "experiment": "renamed"}, "both fill 'fully hyperbolic GRU, PREFIX-10' of The table with seed 0"),
         ({"metrics": {"test/f1": 0.9}}, "needs test/accuracy, and the record has no such metric"),

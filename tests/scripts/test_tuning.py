@@ -1,6 +1,7 @@
 """`make tune`: the same search for every cell, its trials kept by `make collect`, and the cell with the best one's settings."""
 
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -37,7 +38,9 @@ def published(tmp_path, write_record):
 def searched(tmp_path, make_record, write_record):
     """A function that leaves the search of column B, with two trials, in the folder of outputs."""
 
-    def leave(n_trials: int = 2, dirty: bool = False, key: str = "optim.lr", ended: bool = False) -> None:
+    def leave(
+        n_trials: int = 2, dirty: bool = False, key: str = "optim.lr", ended: bool = False, state: str = "complete"
+    ) -> None:
         folder = tmp_path / "outputs/tuning" / NAME
         trials = []
         for number, (lr, value) in enumerate((("0.01", 0.6), ("0.03", 0.7))):
@@ -47,6 +50,7 @@ def searched(tmp_path, make_record, write_record):
             del record["metrics"]["test/accuracy"]
             write_record(folder / f"trial-00{number}/record.json", record)
             trials.append(search.outcome(folder / f"trial-00{number}", number, {key: lr}, "val/accuracy"))
+        trials = [trial if state == "complete" else replace(trial, state=state, value=None) for trial in trials]
         identity = {"words": [], "space": {"optim.lr": ["0.01", "0.03"]}}
         summary = search.Search(
             NAME, [], [], "random", 0, n_trials, identity, "", "val/accuracy", "max", trials, {"trial": 1} if ended else {}
@@ -92,6 +96,10 @@ def test_a_cell_has_the_settings_of_the_best_trial(tmp_path, published, searched
         "rank,trial,state,val/accuracy,optim.lr,epoch,wall_s,seed,commit",
         "1,1,complete,0.7,0.03,1,600.0,9,0123456789abcdef0123456789abcdef01234567",
     ]
+    published_text = (published / "hnn_table1.yaml").read_text()
+    both = published_text.replace("published: [0.1, 0.2]", 'published: [0.1, 0.2], tuned: "c of two values"')
+    (published / "hnn_table1.yaml").write_text(both)
+    assert load_layouts(published)[0].tuned == {"GRU": "c of two values"}
     assert cells(published)["A"].tuning is None
     tuned = cells(published)["B"]
     assert tuned.words[-2:] == ("task.model.d_hidden=7", "optim.lr=0.03")
@@ -110,6 +118,7 @@ def test_a_search_that_drew_settings_twice_and_came_to_its_end_is_kept(tmp_path,
     ("arguments", "words"),
     [
         ({"n_trials": 3}, "2 of 3 trials have ended"),
+        ({"state": "diverged"}, "no trial has a result, so there is no best one"),
         ({"dirty": True}, "has trials of code that was not committed"),
         ({"key": "paths.output_dir"}, "have 'paths.output_dir', which `tuning` of the cell's table does not search"),
         ({"key": "seed"}, "have 'seed', which `tuning`"),
