@@ -9,9 +9,11 @@ from configs.cells import Place
 from configs.tables import Layout
 from scripts.orderings import seeds
 from scripts.records import Record
+from tasks.schedules import FALLING
 from tasks.settings import flat
 
 STEPS = "Shares of the authors' steps count a step as one, however many examples it has: batches may differ from theirs"
+RISES, FALLS = "so that more steps may give more", "as it mostly is where learning rates fall to 0 over the run"
 
 
 def budget_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
@@ -27,13 +29,15 @@ def budget_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
 
 
 def rising_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
-    """A line that names the cells whose last validation was the best for most of their seeds."""
-    places = []
+    """The cells whose last validation was the best for most of their seeds: a line for those with learning rates that
+    fall to 0 over the run, where that is usual, and one for the others."""
+    places: dict[str, list[str]] = {RISES: [], FALLS: []}
     for name, _, runs in _filled(layout, cells):
         if 2 * (last := sum(was_rising(run) for run in runs)) > len(runs):
-            places.append(name if last == len(runs) else f"{name} ({last} of {len(runs)} seeds)")
-    words = "The last validation was the best, so that more steps may give more"
-    return [f"{words}: {'; '.join(places)}"] if places else []
+            falls = runs[0]["config"]["optim"].get("schedule") in FALLING
+            place = name if last == len(runs) else f"{name} ({last} of {len(runs)} seeds)"
+            places[FALLS if falls else RISES].append(place)
+    return [f"The last validation was the best, {word}: {'; '.join(where)}" for word, where in places.items() if where]
 
 
 def _filled(layout: Layout, cells: dict[Place, list[Record]]) -> Iterator[tuple[str, Place, list[Record]]]:

@@ -183,8 +183,9 @@ def test_the_notes_say_budget_seeds_and_tuning_of_each_cell(tmp_path, tables, la
     ]
 
 
-def test_the_notes_name_the_cells_whose_last_epoch_was_the_best(tmp_path, tables, lay, keep):
-    lay()
+@pytest.mark.parametrize("schedule", ["constant", "linear"])
+def test_the_notes_name_the_cells_whose_last_epoch_was_the_best(tmp_path, tables, lay, keep, schedule):
+    lay(f"overrides: [optim.schedule={schedule}]\n")
     for row in ("DAN", "GRU", "LSTM"):
         keep(row, "Hyperbolic", 0.5, 0.6, 0.7)
     for path in (tmp_path / "runs").glob("*.json"):
@@ -192,13 +193,14 @@ def test_the_notes_name_the_cells_whose_last_epoch_was_the_best(tmp_path, tables
         rises = record["seed"] < {"DAN": 2, "GRU": 3, "LSTM": 1}[path.name.partition("Hyper")[0]]
         epoch = record["config"]["trainer"]["max_epochs"] - (not rises)
         record["selection"] |= {"epoch": epoch, "step": 10 * epoch}
+        record["config"]["optim"]["schedule"] = schedule
         path.write_text(json.dumps(record))
     assert tables() == 0
-    notes = [line for line in (tmp_path / "tables/hnn.md").read_text().splitlines() if "more steps" in line]
-    assert notes == [
-        "- The last validation was the best, so that more steps may give more: "
-        "Hyperbolic DAN (2 of 3 seeds); Hyperbolic GRU"
-    ]
+    notes = [line for line in (tmp_path / "tables/hnn.md").read_text().splitlines() if "last validation" in line]
+    (words, where) = notes[0].split(": ")
+    assert len(notes) == 1
+    assert where == "Hyperbolic DAN (2 of 3 seeds); Hyperbolic GRU"
+    assert ("may give more" if schedule == "constant" else "fall to 0") in words
 
 
 def test_a_state_of_the_middle_of_an_epoch_does_not_shorten_the_budget(make_record):
