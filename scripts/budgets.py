@@ -20,7 +20,7 @@ def budget_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
     """A line for each budget, number of seeds and tuning, with the cells that have them; none where there is no run."""
     places: dict[str, list[str]] = defaultdict(list)
     notes = {cell.place: cell.tuning.note for cell in layout.cells if cell.tuning}
-    for name, place, runs in _filled(layout, cells):
+    for name, place, runs in filled(layout, cells):
         known = filter(None, (notes.get(place), layout.tuned.get(place[0])))
         tuned = "; ".join(known) or layout.tuned_else or "who tuned it is not recorded"
         places[f"{budget(runs[0], layout.budgets.get(place))}; {seeds(runs)}; {tuned}"].append(name)
@@ -32,7 +32,7 @@ def rising_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
     """The cells whose last validation was the best for most of their seeds: a line for those with learning rates that
     fall to 0 over the run, where that is usual, and one for the others."""
     places: dict[str, list[str]] = {RISES: [], FALLS: []}
-    for name, _, runs in _filled(layout, cells):
+    for name, _, runs in filled(layout, cells):
         if 2 * (last := sum(was_rising(run) for run in runs)) > len(runs):
             falls = runs[0]["config"]["optim"].get("schedule") in FALLING
             place = name if last == len(runs) else f"{name} ({last} of {len(runs)} seeds)"
@@ -40,7 +40,7 @@ def rising_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
     return [f"The last validation was the best, {word}: {'; '.join(where)}" for word, where in places.items() if where]
 
 
-def _filled(layout: Layout, cells: dict[Place, list[Record]]) -> Iterator[tuple[str, Place, list[Record]]]:
+def filled(layout: Layout, cells: dict[Place, list[Record]]) -> Iterator[tuple[str, Place, list[Record]]]:
     """The cells that have runs, or the rows where a run fills one: name, place and runs."""
     for column in [None] if layout.whole_rows else list(layout.columns):
         for row in layout.rows:

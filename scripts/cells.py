@@ -9,7 +9,7 @@ from typing import Any
 from configs.cells import Place
 from configs.tables import SPREADS, Layout
 from hyperbolic.optim.roles import ROLES
-from scripts.budgets import budget_lines, is_solved, rising_lines
+from scripts.budgets import budget_lines, filled, is_solved, rising_lines
 from scripts.gains import gain_lines
 from scripts.orderings import LEGEND, ordering_lines, quantile, seeds
 from scripts.records import Record, RecordError
@@ -107,15 +107,13 @@ def notes(layout: Layout, cells: Cells) -> list[str]:
     if None in layout.published.values():
         lines.append("A value shown as ? is in the paper, but cannot be read in the copy that was at hand.")
     places: dict[str, list[str]] = defaultdict(list)
-    for column in [None] if layout.whole_rows else list(layout.columns):
-        for row in layout.rows:
-            by_settings: dict[str, list[int]] = defaultdict(list)
-            for run in cells.get((row, column), []):
-                by_settings[settings_line(run)].append(run["seed"])
-            for settings, numbers in by_settings.items():
-                plural = "seed" if len(numbers) == 1 else "seeds"
-                place = row if column is None else f"{column} {row}"
-                places[settings].append(f"{place} ({plural} {', '.join(map(str, numbers))})")
+    for name, _, runs in filled(layout, cells):
+        by_settings: dict[str, list[int]] = defaultdict(list)
+        for run in runs:
+            by_settings[settings_line(run)].append(run["seed"])
+        for settings, numbers in by_settings.items():
+            plural = "seed" if len(numbers) == 1 else "seeds"
+            places[settings].append(f"{name} ({plural} {', '.join(map(str, numbers))})")
     lines += [f"Ours, {settings}: {'; '.join(where)}" for settings, where in places.items()]
     lines += [*budget_lines(layout, cells), *rising_lines(layout, cells)]
     whole = {place: runs for place, runs in cells.items() if runs and not _partial(layout, runs)}
