@@ -114,7 +114,7 @@ def published(record: Record) -> list[Published]:
         for cell in cells:
             layout = layouts[cell.table]
             for column in layout.columns if cell.column is None else [cell.column]:
-                value, label = layout.published.get((cell.row, column)), layout.theirs if layout.again else "published"
+                value, label = layout.published.get((cell.row, column)), layout.of_paper
                 if value is not None:
                     values.append(Published(layout.file, cell.row, column, layout.metrics[column], value, label))
     except (TableError, OSError) as error:

@@ -1,6 +1,7 @@
 """The files of the published tables (results/published/*.yaml): rows, columns, cells and the papers' own values."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,9 @@ class Layout:
     0 and 1, and 1 where they lie between 0 and 100 (BLEU). metrics: column -> metric of a record. whole_rows: a run
     fills all columns of a row; else one run is one cell. again: the table is made again under another protocol, with
     the rows it has in common with the paper's; `label` says what is different, `theirs` what the paper's values are
-    called beside ours. parameters: sizes of the models, as printed. sources: parts of the training data that a run
-    needs, or it is partial. digits: decimals of the printed values. spread: what ± means beside our means, a key
+    called beside ours, "published" where the protocol is the paper's, so that ours may be compared with them.
+    parameters: sizes of the models, as printed. sources: parts of the training data that a run needs, or it is partial.
+    digits: decimals of the printed values. spread: what ± means beside our means, a key
     of SPREADS; intervals[row, column]: what stands there in the paper. orderings: pairs of rows, or of columns, of
     which the notes say whether one is above the other in ours. contests: rows of which the notes say how often each is
     the highest. gain: two rows, the first a hyperbolic model, whose difference stands beside the δ-hyperbolicity of the
@@ -97,9 +99,21 @@ class Layout:
         return " in points" if self.scale == 100 else ""
 
     @property
+    def of_paper(self) -> str:
+        """What the paper's values are called beside ours."""
+        return self.theirs if self.again else "published"
+
+    @property
+    def places(self) -> Iterator[tuple[str, Place]]:
+        """Every cell, or every row where a run fills one, with its name."""
+        for column in [None] if self.whole_rows else list(self.columns):
+            for row in self.rows:
+                yield row if column is None else f"{column} {row}", (row, column)
+
+    @property
     def is_compared(self) -> bool:
         """Whether ours are of the paper's protocol, so that their differences from the paper's values say something."""
-        return not self.again or self.theirs == "published"
+        return self.of_paper == "published"
 
     @property
     def quoted(self) -> set[str]:

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from configs.cells import Place
@@ -20,7 +20,9 @@ def budget_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
     """A line for each budget, number of seeds and tuning, with the cells that have them; none where there is no run."""
     places: dict[str, list[str]] = defaultdict(list)
     notes = {cell.place: cell.tuning.note for cell in layout.cells if cell.tuning}
-    for name, place, runs in filled(layout, cells):
+    for name, place in layout.places:
+        if not (runs := cells.get(place, [])):
+            continue
         known = filter(None, (notes.get(place), layout.tuned.get(place[0])))
         tuned = "; ".join(known) or layout.tuned_else or "who tuned it is not recorded"
         places[f"{budget(runs[0], layout.budgets.get(place))}; {seeds(runs)}; {tuned}"].append(name)
@@ -32,7 +34,8 @@ def rising_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
     """The cells whose last validation was the best for most of their seeds: a line for those with learning rates that
     fall to 0 over the run, where that is usual, and one for the others."""
     places: dict[str, list[str]] = {RISES: [], FALLS: []}
-    for name, _, runs in filled(layout, cells):
+    for name, place in layout.places:
+        runs = cells.get(place, [])
         if 2 * (last := sum(was_rising(run) for run in runs)) > len(runs):
             falls = runs[0]["config"]["optim"].get("schedule") in FALLING
             place = name if last == len(runs) else f"{name} ({last} of {len(runs)} seeds)"
@@ -40,21 +43,15 @@ def rising_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
     return [f"The last validation was the best, {word}: {'; '.join(where)}" for word, where in places.items() if where]
 
 
-def filled(layout: Layout, cells: dict[Place, list[Record]]) -> Iterator[tuple[str, Place, list[Record]]]:
-    """The cells that have runs, or the rows where a run fills one: name, place and runs."""
-    for column in [None] if layout.whole_rows else list(layout.columns):
-        for row in layout.rows:
-            if runs := cells.get((row, column), []):
-                yield row if column is None else f"{column} {row}", (row, column), runs
-
-
 def was_rising(run: Record) -> bool:
-    """Whether the selected state of a run is that of its last validation, of several. Epochs of L-BFGS are starts."""
+    """Whether the selected state of a run is that of its last step, where one of several validations chose it. Epochs
+    of L-BFGS are starts."""
     config, most = flat(run["config"]), steps(run)
-    if most is None or config.get("optim.rule") == "lbfgs" or config.get("trainer.max_epochs") == 1:
+    if most is None or config.get("optim.rule") == "lbfgs":
         return False
-    between = config.get("trainer.val_check_interval", 1.0)  # steps, where it is a whole number
-    return most - (run["selection"] or {}).get("step", 0) < (between if isinstance(between, int) else 1)
+    epochs, every = (config.get(f"trainer.{key}") or 1 for key in ("max_epochs", "check_val_every_n_epoch"))
+    once = 0 < epochs <= every and config.get("trainer.val_check_interval", 1.0) == 1.0
+    return not once and (run["selection"] or {}).get("step", 0) >= most
 
 
 def budget(run: Record, theirs: int | None) -> str:

@@ -9,13 +9,12 @@ from typing import Any
 from configs.cells import Place
 from configs.tables import SPREADS, Layout
 from hyperbolic.optim.roles import ROLES
-from scripts.budgets import budget_lines, filled, is_solved, rising_lines
+from scripts.budgets import budget_lines, is_solved, rising_lines
 from scripts.gains import gain_lines
-from scripts.orderings import LEGEND, ordering_lines, quantile, seeds
+from scripts.orderings import LEGEND, ROUNDING, ordering_lines, quantile, seeds
 from scripts.records import Record, RecordError
 from tasks.settings import flat
 
-ROUNDING = 1e-9  # of fractions between 0 and 1: ends of intervals that are no further apart touch
 MOST_HELD_OUT = 0.94  # of the paper's training data: a run that selects on 5 % of them has nearly as much as the paper
 COLUMNS_OF_A_BLOCK = 6  # so that a block with its row names fits into 150 characters
 
@@ -48,7 +47,7 @@ def blocks(layout: Layout, cells: Cells) -> list[Block]:
 def cell_lines(layout: Layout, row: str, column: str, runs: list[Record]) -> list[str]:
     """What a cell says, line by line: the paper's value, ours, the difference in points, the paper's protocol."""
     value, metric = layout.published.get((row, column)), layout.metrics[column]
-    lines = [f"{layout.theirs if layout.again else 'published'} {_quoted(layout, row, column)}"]
+    lines = [f"{layout.of_paper} {_quoted(layout, row, column)}"]
     if not runs:
         return [*lines, _why_empty(layout, row)]
     values = [layout.scale * run["metrics"][metric] for run in runs]
@@ -69,7 +68,7 @@ def row_lines(layout: Layout, row: str, columns: list[str], runs: list[Record], 
     sizes: with a last cell for the number of parameters.
     """
     paper = any((row, column) in layout.published for column in layout.columns)
-    labels = [(layout.theirs if layout.again else "published") if paper else "not in the paper"]
+    labels = [layout.of_paper if paper else "not in the paper"]
     cells = [[_quoted(layout, row, column)] for column in columns]
     size = layout.parameters.get(row)
     sizes_cell = ["–" if size is None else f"{size / 1e6:.1f}M"]
@@ -107,9 +106,9 @@ def notes(layout: Layout, cells: Cells) -> list[str]:
     if None in layout.published.values():
         lines.append("A value shown as ? is in the paper, but cannot be read in the copy that was at hand.")
     places: dict[str, list[str]] = defaultdict(list)
-    for name, _, runs in filled(layout, cells):
+    for name, place in layout.places:
         by_settings: dict[str, list[int]] = defaultdict(list)
-        for run in runs:
+        for run in cells.get(place, []):
             by_settings[settings_line(run)].append(run["seed"])
         for settings, numbers in by_settings.items():
             plural = "seed" if len(numbers) == 1 else "seeds"

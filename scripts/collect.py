@@ -189,7 +189,7 @@ def keep_search(folder: Path, keys: set[str], target: Path, allow_dirty: bool) -
     """Write the trials of a cell's search, the best first, into the folder `target`, where its table finds them.
 
     keys: the settings that may be searched for the cell, as what was found becomes words of its command. Raises
-    RecordError where trials have others, where some are missing, or of code that was not committed.
+    RecordError where trials have others, where some are missing, none has a result, or of code that was not committed.
     """
     summary = search.read(folder)
     if other := [key for key in summary.all_keys() if key not in keys]:
@@ -199,7 +199,7 @@ def keep_search(folder: Path, keys: set[str], target: Path, allow_dirty: bool) -
         )
     if len(summary.trials) < summary.n_trials and not summary.best:  # draws that repeat an earlier one are no trials
         raise RecordError(f"{folder}: {len(summary.trials)} of {summary.n_trials} trials have ended; go on with it.")
-    if not summary.ranked() or summary.ranked()[0].value is None:
+    if all(trial.value is None for trial in summary.trials):
         raise RecordError(f"{folder}: no trial has a result, so there is no best one; search other settings.")
     records = [read(file) for file in sorted(folder.glob(f"{search.PREFIX}*/record.json"))]
     if not allow_dirty and any(record.get("dirty") is not False for record in records):

@@ -16,7 +16,7 @@ LEGEND = (
     "interval. One seed tests nothing, and the number of comparisons is not corrected for."
 )
 
-ROUNDING = 1e-9  # of means that are alike
+ROUNDING = 1e-9  # values that are no further apart are alike
 
 
 def quantile(n: int) -> float:

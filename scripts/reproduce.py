@@ -1,4 +1,4 @@
-"""Run every cell of a table, once for each seed: python -m scripts.reproduce hyfi_table5_crowd 0,1,2 [more words].
+"""Run every cell of a table, once for each seed: python -m scripts.reproduce hyfi_table5_crowd [0,1,2] [more words].
 
 A cell that fails does not stop the others; it is listed at the end, and the exit code is 1. After an end before that,
 the same command with skip_finished=true runs what is missing.

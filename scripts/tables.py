@@ -66,7 +66,7 @@ def assign(records: dict[Path, Record], layouts: list[Layout]) -> dict[str, Cell
     """For each table its cells with a run: (row, column) -> records, in the order of their seeds.
 
     The column is None where one run fills a row. A run stands in every cell that its experiment and settings fit; that
-    it fits none is an error where its experiment has cells, and a note where that is gone and others have its task.
+    it fits none is an error where its experiment has cells, and a note where that is gone and cells have its task.
     """
     tables = {layout.file: layout for layout in layouts}
     owners = {cell.experiment for layout in layouts for cell in layout.cells}
@@ -131,7 +131,7 @@ def render_files(layouts: list[Layout], cells: dict[str, Cells]) -> dict[str, st
 def markdown(layout: Layout, cells: Cells) -> str:
     """One table in Markdown, with its title and notes."""
     measure = layout.measure[0].upper() + layout.measure[1:]
-    differences = f", differences{layout.unit}" if layout.is_compared else ""
+    differences = f", differences{layout.unit}" if layout.is_compared and layout.unit else ""
     lines = [f"## {layout.title}", "", f"{layout.source}. {measure}{differences}.", ""]
     if layout.label:
         lines += [f"**{layout.label}**", ""]

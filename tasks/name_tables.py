@@ -20,6 +20,7 @@ from tasks.separators import (
 )
 
 Row = tuple[int, list[str]]  # the number of a line, and its columns
+Rows = list[Row]
 Lines = Iterator[tuple[int, str | Fault]]
 NODES = ("", "node", "id", "name")  # of the first column of a table of numbers; programs leave out that of an index
 

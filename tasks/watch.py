@@ -40,7 +40,7 @@ class NanGuard(Callback):
         self._batch = batch
 
     def on_before_optimizer_step(self, trainer: Trainer, module: LightningModule, optimizer: Optimizer) -> None:
-        if self.every_n_steps > 1 and trainer.global_step % self.every_n_steps:
+        if self.every_n_steps > 1 and trainer.global_step % self.every_n_steps:  # Lightning's count takes a while
             return
         task = as_task(module)
         assert task.latest_loss is not None

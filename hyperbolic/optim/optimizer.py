@@ -303,7 +303,8 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         points = [p.detach().as_subclass(Tensor) for p in params]
         moments = [key for key in MOMENTS if key in states[0]]
         index = grads[0].rows  # of a table's rows
-        if index is not None or (len(params) == 1 and _are_contiguous(points[0], states[0])):
+        one = [points[0], *(states[0][key] for key in moments)]
+        if index is not None or (len(params) == 1 and all(t.is_contiguous() for t in one)):
             own = {key: _rows(states[0][key]) for key in moments}
             step_rows(_rows(points[0]), _rows(grads[0].values), own, number, group, manifold, project, index)
             return
@@ -330,10 +331,6 @@ def _project(p: Tensor, rows: Tensor | slice = slice(None)) -> None:
 
 def _rows(t: Tensor) -> Tensor:
     return t if t.dim() == 2 else t.reshape(-1, t.shape[-1])
-
-
-def _are_contiguous(points: Tensor, state: dict[str, Any]) -> bool:
-    return points.is_contiguous() and all(state[key].is_contiguous() for key in MOMENTS if key in state)
 
 
 def _lacks_state(state: dict[str, Any], group: dict[str, Any]) -> bool:

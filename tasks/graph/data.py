@@ -26,8 +26,8 @@ class LinkData(GraphData):
     """Edges in three parts, and as many pairs of nodes without an edge for dev and test; only edges for training are
     seen by the model. Training draws its own pairs without an edge, see `task.LinkTask`.
 
-    known_in_training: the splits whose edges are never drawn there. With dev and test among them training can learn
-    their edges, as all other pairs are drawn.
+    known_in_training: the splits whose edges are never drawn there; nor are edges of none. With dev and test among them
+    training can learn their edges, as all other pairs are drawn.
 
     Raises UserError for another split, or without train.
     """
@@ -54,7 +54,9 @@ class LinkData(GraphData):
 
     @property
     def model_sizes(self) -> dict[str, Any]:
-        known = np.concatenate([self._edges[split] for split in sorted(set(self.known_in_training))])
+        own = [*self.graph.edge_parts.values()]
+        unsplit = np.delete(self.graph.edges, np.concatenate(own), axis=0) if own else self.graph.edges[:0]
+        known = np.concatenate([unsplit, *(self._edges[split] for split in sorted(set(self.known_in_training)))])
         keys = torch.as_tensor(np.sort(keys_of(known, self.graph.n)))
         most = 2 * max(len(self._edges[split]) for split in ("dev", "test"))
         every = torch.as_tensor(np.sort(keys_of(self.graph.edges, self.graph.n)))

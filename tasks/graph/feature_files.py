@@ -8,10 +8,8 @@ import numpy as np
 from scipy import sparse
 
 from tasks.errors import UserError
-from tasks.name_tables import NODES, Row
+from tasks.name_tables import NODES, Rows
 from tasks.reading import brief, is_number
-
-Rows = list[Row]
 
 
 def dense(stream: BinaryIO) -> np.ndarray:

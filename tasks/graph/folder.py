@@ -13,7 +13,7 @@ from tasks.fingerprints import contents_sha256, joined_sha256
 from tasks.graph.feature_files import features_of, read_matrix, require_rows_of
 from tasks.graph.graph import Graph, checked, undirected
 from tasks.graph.splits import given_parts, keys_of
-from tasks.name_tables import Row, read_names, read_numbers
+from tasks.name_tables import Rows, read_names, read_numbers
 from tasks.reading import brief, existing, header_caution, is_packed, other_separator, read_lines
 
 EDGES = "edges.tsv"
@@ -26,7 +26,6 @@ ENDS = {
 SPLIT = {"split": ("split",)}  # a column that may be there
 CLASSES = {"node": ("node", "id", "name"), "class": ("class", "label")}
 UNKNOWN = ("na", "n/a", "nan", "none", "null", "?")  # classes that may stand for none, in small letters
-Rows = list[Row]
 
 
 def read_folder(folder: Path, name: str, labelled: bool, splits: bool = True) -> Graph:
@@ -89,17 +88,21 @@ def read_folder(folder: Path, name: str, labelled: bool, splits: bool = True) ->
     tables = [(files[0], rows), (labels_file, [(k, fields[:1]) for k, fields in labels])]
     features = matrix if matrix is not None else features_of(features_file, by_name, number, tables, columns)
     classes, of_nodes = _classes(labels_file, labels, number)
-    parts = _node_parts(labels_file, labels, number, node_splits) if node_splits else {}
+    parts = {}
+    if node_splits and of_nodes is not None:
+        parts = _node_parts(labels_file, labels, number, of_nodes, node_splits)
     of_classes = _notes_of_classes(labels_file, labels, of_nodes)
     sha256 = joined_sha256([contents_sha256(file) for file in files])
     listed = " and ".join(file.name for file in files)
     of_splits = (
         *_notes_of_splits(files[0], edge_parts, len(edges), "edges"),
-        *_notes_of_splits(labels_file, parts, sum(bool(label) for _, (_, label) in labels), "nodes with a class"),
+        *_notes_of_splits(labels_file, parts, 0 if of_nodes is None else int((of_nodes >= 0).sum()), "known classes"),
     )
     notes = (*filter(None, (note, features_note, labels_note)), *of_splits, *notes, *of_classes)
-    described_nodes = features, of_nodes, classes, tuple(number)
-    graph = Graph(name, len(number), edges, *described_nodes, parts, notes, listed, sha256, edge_parts=edge_parts)
+    graph = Graph(
+        name, len(number), edges, features, of_nodes, classes, tuple(number), parts=parts, notes=notes, files=listed,
+        sha256=sha256, edge_parts=edge_parts,
+    )  # fmt: skip
     if graph.isolated:
         alone = graph.names[np.setdiff1d(np.arange(graph.n), edges)[0]]
         warn(f"{folder}: {graph.isolated} nodes have no edge, as {brief(alone)}.")
@@ -173,10 +176,12 @@ def _notes_of_splits(path: Path, parts: Mapping[str, np.ndarray], count: int, th
         yield f"{path}: {without:,} of {count:,} {things} have no split; they are neither trained on nor tested"
 
 
-def _node_parts(path: Path, rows: Rows, number: dict[str, int], splits: Sequence[str]) -> dict[str, np.ndarray]:
+def _node_parts(
+    path: Path, rows: Rows, number: dict[str, int], labels: np.ndarray, splits: Sequence[str]
+) -> dict[str, np.ndarray]:
     """The nodes of each split, of those that have a class."""
-    given = [(k, number[node], node, word) for (k, (node, label)), word in zip(rows, splits, strict=True) if label]
-    return given_parts(path, ((k, place, f"the node {brief(node)}", word) for k, place, node, word in given))
+    given = ((k, number[node], node, word) for (k, (node, _)), word in zip(rows, splits, strict=True))
+    return given_parts(path, ((k, n, f"the node {brief(node)}", word) for k, n, node, word in given if labels[n] >= 0))
 
 
 def _other_file(path: Path, least: int, most: int | None) -> str:

@@ -143,5 +143,7 @@ def adopted_graph(kept: Mapping[str, Any]) -> Graph:
         features = table.view(n, columns).numpy()
     edges = check_numbers(kept["edges"], 2, n).numpy()
     edge_parts = {split: numbers(rows, len(edges)) for split, rows in kept.get("edge_parts", {}).items()}
-    of_files = (), files, sha256
-    return checked(Graph(name, n, edges, features, labels, classes, names, parts, *of_files, edge_parts=edge_parts))
+    graph = Graph(
+        name, n, edges, features, labels, classes, names, parts, files=files, sha256=sha256, edge_parts=edge_parts
+    )  # fmt: skip
+    return checked(graph)

@@ -36,7 +36,7 @@ def given_parts(path: Path, rows: Iterable[tuple[int, int, str, str]]) -> dict[s
         if (before := split_of.setdefault(number, split)) != split:
             raise UserError(f"{path}, line {k}: {name} is of {split} here, and of {before} on a line before; keep one.")
     if "train" not in split_of.values():
-        raise UserError(f"{path}: nothing that can be used has the split train, so there is nothing to learn from.")
+        raise UserError(f"{path}: nothing that can be used has the split train; give it to some, or remove the column.")
     parts = {split: [number for number, own in split_of.items() if own == split] for split in SPLITS}
     return {split: np.array(numbers) for split, numbers in parts.items() if numbers}
 
@@ -57,9 +57,14 @@ def split_edges(graph: Graph, shares: Mapping[str, float], seed: int) -> dict[st
         if not len(parts[split]):
             raise UserError(
                 f"{graph.name}: {len(order)} edges are too few for shares of {shares['dev']:g} and {shares['test']:g}: "
-                f"{split} has none. Take other task.data.shares, or a larger graph."
+                f"{split} has none. Take other task.data.shares, or a larger graph{_given(split, graph.edge_parts)}."
             )
     return parts
+
+
+def _given(split: str, parts: Mapping[str, np.ndarray]) -> str:
+    """What is to be done besides, as the end of a message, where the user's table has the splits."""
+    return f", or give more the split {split}" if parts else ""
 
 
 def parts_of(edges: np.ndarray, n: int) -> int:
@@ -141,7 +146,7 @@ def _usable(graph: Graph, parts: dict[str, np.ndarray]) -> dict[str, np.ndarray]
     assert graph.labels is not None
     for split in SPLITS:
         if not len(parts[split]):
-            given = f", or give some nodes the split {split}" if graph.parts else ""
+            given = _given(split, graph.parts)
             raise UserError(f"{graph.name}: no node is left for {split}; take other task.data.shares{given}.")
     absent = sorted(set(range(graph.n_classes)) - set(graph.labels[parts["train"]].tolist()))
     if absent:

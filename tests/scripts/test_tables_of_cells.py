@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from scripts.budgets import steps
+from configs.tables import load_layouts
+from scripts.budgets import steps, was_rising
 from scripts.orderings import difference, verdict
 
 TABLE = """
@@ -316,3 +317,26 @@ def test_equal_means_are_not_apart(lay, keep, said):
     for row, score in (("DAN", 0.1), ("GRU", 0.9), ("LSTM", 0.9)):
         keep(row, "Euclidean", score, score)
     assert said()[0].endswith("in ours none alone 1 of 1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "rises"),
+    [
+        ({"selection": {"epoch": 10, "step": 100}}, True),
+        ({"selection": {"epoch": 9, "step": 90}}, False),
+        ({"selection": {"epoch": 10, "step": 100}, "config.optim.rule": "lbfgs"}, False),
+        ({"selection": {"epoch": 10, "step": 100}, "config.trainer.check_val_every_n_epoch": 10}, False),  # the only one
+        ({"selection": {"epoch": 3, "step": 50}, "config.trainer.max_steps": 50}, True),
+        ({"selection": {"epoch": 3, "step": 40}, "config.trainer.max_steps": 50}, False),
+        ({"selection": None}, False),
+    ],
+)
+def test_a_run_whose_last_of_several_validations_was_the_best_was_rising(make_record, changes, rises):
+    assert was_rising(make_record({"config.trainer.max_epochs": 10, **changes})) is rises
+
+
+def test_the_settings_of_longer_runs_are_those_that_the_trials_chose():
+    layouts = {layout.file: layout for layout in load_layouts()}
+    chosen = {cell.row: {*cell.words} for cell in layouts["hybonet_table1_wn18rr_tuned"].cells}
+    for cell in layouts["hybonet_table1_wn18rr_tuned_200"].cells:
+        assert {*cell.words} - {"trainer.max_epochs=200"} == chosen[cell.row] - {"trainer.max_epochs=50"}

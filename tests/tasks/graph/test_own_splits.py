@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
+from configs import build, composing
 from tasks.errors import UserError
 from tasks.graph.folder import read_folder
 from tasks.graph.graph import adopted_graph, kept_graph
-from tasks.graph.splits import split_by_class, split_edges
+from tasks.graph.splits import keys_of, split_by_class, split_edges
 from tasks.vocabularies import pack_values, unpack
+from tests.configurations import checked
 
 SHARES = {"dev": 0.5, "test": 0.25}
 EDGES = "source,target,split\na,b,train\nb,c,train\nc,d,valid\nd,e,TEST\na,a,\ne,a,train\nf,b,train\nf,a,\n"
@@ -44,7 +46,7 @@ def test_nodes_are_split_as_their_table_says_and_what_it_lacks_is_drawn_from_tra
     assert names_of(graph, parts["test"]) == {frozenset("e")}
     assert names_of(graph, [*parts["train"], *parts["dev"]]) == {frozenset(node) for node in "abcd"}
     assert len(parts["dev"]) == 2  # half of each class
-    assert any("labels.csv: 1 of 6 nodes with a class have no split" in note for note in graph.notes)
+    assert any("labels.csv: 1 of 6 known classes have no split" in note for note in graph.notes)
     assert any("labels.csv: nothing has the split dev; shares of train are taken" in note for note in graph.notes)
 
 
@@ -94,3 +96,28 @@ def test_what_cannot_be_a_split_is_named(folder, file, old, new, said):
     (folder / file).write_text(text.replace(old, new))
     with pytest.raises(UserError, match=said):
         read_folder(folder, "g", labelled=file == "labels.csv")
+
+
+@pytest.mark.parametrize("task", ["graph", "graph_nc"])
+def test_splits_of_a_table_go_through_the_cache_and_bound_what_training_draws(folder, tmp_path, task, capsys):
+    (folder / "edges.csv").write_text(EDGES + "g,a,\n")
+    composing.register()
+    words = (f"task={task}", f"data.dir={folder}", f"paths.cache_dir={tmp_path / 'cache'}", "task.data.shares.dev=0.5")
+    data = [build.build(checked(*words))[1] for _ in range(2)]
+    splits = [{split: rows.tolist() for split, rows in each.parts().items()} for each in data]
+    assert splits[0] == splits[1]
+    assert len(splits[1]["test"]) == 1
+    if task == "graph":  # an edge of no split is no wrong answer
+        sizes = data[1].model_sizes
+        names = data[1].graph.names
+        pair = sorted(names.index(node) for node in "fa")
+        assert keys_of(np.array([pair]), len(names))[0] in sizes["known_links"]
+        data[1].load()
+        assert "falls into 3 parts instead of 2" in capsys.readouterr().out  # g was alone before
+
+
+def test_a_split_beside_an_empty_class_counts_where_the_class_stands_on_another_line(folder):
+    (folder / "labels.csv").write_text(LABELS.replace("e,test,x", "e,test,\ne,,x") + "a,train,x\n")
+    graph = read_folder(folder, "g", labelled=True)
+    assert names_of(graph, graph.parts["test"]) == {frozenset("e")}
+    assert any("1 of 6 known classes have no split" in note for note in graph.notes)
