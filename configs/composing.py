@@ -33,7 +33,13 @@ class OwnFolder(SearchPathPlugin):
             search_path.prepend("own", f"file://{folder}")
 
 
-Plugins.instance().register(OwnFolder)
+def _register_own_folder() -> None:
+    """Again where Hydra has made its plugins anew, as joblib's launcher does with a job in its own process."""
+    if OwnFolder not in Plugins.instance().discover(SearchPathPlugin):
+        Plugins.instance().register(OwnFolder)
+
+
+_register_own_folder()
 
 
 def register(stored_name: str | None = None) -> None:
@@ -88,6 +94,7 @@ def run_name(
 
 def composed(*overrides: str) -> DictConfig:
     """The configuration that these words on the command line give, without running anything; a run around it stays."""
+    _register_own_folder()
     outer = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
     try:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from hydra.core.singleton import Singleton
 
 from configs import composing, overview, own
 from configs.build import restore
@@ -34,6 +35,13 @@ def test_a_file_of_the_user_s_is_a_choice_with_a_class_beside_the_folder(folder)
     assert own.choose(["encoder=mine"]) == ["encoder=mine"]
     assert checked("task=prefix_toy", "encoder=mine")["encoder"]["_target_"] == "own_encoder.RecurrentEncoder"
     assert "mine" in overview.names("encoder")
+
+
+def test_files_of_the_user_s_are_choices_after_a_job_in_the_process_of_joblib_s_launcher(folder):
+    gru = (CONFIGS / "encoder" / "gru.yaml").read_text(encoding="utf-8")
+    (folder / "encoder" / "mine.yaml").write_text(gru)
+    Singleton.set_state(Singleton.get_state())  # as that launcher does
+    assert checked("task=prefix_toy", "encoder=mine")["encoder"]["_target_"].startswith("hyperbolic")
 
 
 def test_the_word_on_the_command_line_names_the_folder(folder, monkeypatch):
