@@ -14,6 +14,7 @@ from unittest import mock
 
 from hydra._internal.hydra import Hydra
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.singleton import Singleton
 from hydra.types import RunMode
 
 import run
@@ -67,6 +68,7 @@ def call(*words: str) -> Result:
         mock.patch.object(Hydra, "get_mode", mode),
         mock.patch.object(report, "learning_curve", learning_curve),
         mock.patch.dict("os.environ"),
+        mock.patch.object(Singleton, "_instances", Singleton._instances),  # joblib's launcher replaces Hydra's state
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):

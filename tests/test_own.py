@@ -37,9 +37,10 @@ def test_a_file_of_the_user_s_is_a_choice_with_a_class_beside_the_folder(folder)
     assert "mine" in overview.names("encoder")
 
 
-def test_files_of_the_user_s_are_choices_after_a_job_in_the_process_of_joblib_s_launcher(folder):
+def test_files_of_the_user_s_are_choices_after_a_job_in_the_process_of_joblib_s_launcher(folder, monkeypatch):
     gru = (CONFIGS / "encoder" / "gru.yaml").read_text(encoding="utf-8")
     (folder / "encoder" / "mine.yaml").write_text(gru)
+    monkeypatch.setattr(Singleton, "_instances", Singleton._instances)
     Singleton.set_state(Singleton.get_state())  # as that launcher does
     assert checked("task=prefix_toy", "encoder=mine")["encoder"]["_target_"].startswith("hyperbolic")
 
