@@ -148,10 +148,10 @@ class GraphData(TaskData):
         def stored() -> Graph:
             arrays, facts = folders.read_arrays(place, settings)
 
-            def named(prefix: str) -> dict[str, np.ndarray]:
+            def with_prefix(prefix: str) -> dict[str, np.ndarray]:
                 return {name.removeprefix(prefix): arrays.pop(name) for name in [*arrays] if name.startswith(prefix)}
 
-            parts, edge_parts = named("part_"), named("edges_")
+            parts, edge_parts = with_prefix("part_"), with_prefix("edges_")
             known: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in facts.items()}
             return Graph(**known, **dict[str, Any](arrays), parts=parts, edge_parts=edge_parts)
 

@@ -22,9 +22,9 @@ WORDS = {  # that say a split in a table, in small letters
 def given_parts(path: Path, rows: Iterable[tuple[int, int, str, str]]) -> dict[str, np.ndarray]:
     """The nodes or edges of each split that the column "split" of the user's table has, as numbers, in their order.
 
-    rows: the line, the number and the name of each, and what stands in that column: one of WORDS,
-    or nothing for what is of no split. Raises UserError, which names file and line, for another word, for two
-    splits of one node or edge, and where none is for training.
+    rows: the line, the number and the name of each, and what stands in that column: one of WORDS, or nothing for what
+    is of no split. Raises UserError, which names file and line, for another word, for two splits of one node or edge,
+    and where none is for training.
     """
     split_of: dict[int, str] = {}
     for k, number, name, word in rows:
@@ -57,12 +57,12 @@ def split_edges(graph: Graph, shares: Mapping[str, float], seed: int) -> dict[st
         if not len(parts[split]):
             raise UserError(
                 f"{graph.name}: {len(order)} edges are too few for shares of {shares['dev']:g} and {shares['test']:g}: "
-                f"{split} has none. Take other task.data.shares, or a larger graph{_given(split, graph.edge_parts)}."
+                f"{split} has none. Take other task.data.shares, or a larger graph{_remedy(split, graph.edge_parts)}."
             )
     return parts
 
 
-def _given(split: str, parts: Mapping[str, np.ndarray]) -> str:
+def _remedy(split: str, parts: Mapping[str, np.ndarray]) -> str:
     """What is to be done besides, as the end of a message, where the user's table has the splits."""
     return f", or give more the split {split}" if parts else ""
 
@@ -146,8 +146,8 @@ def _usable(graph: Graph, parts: dict[str, np.ndarray]) -> dict[str, np.ndarray]
     assert graph.labels is not None
     for split in SPLITS:
         if not len(parts[split]):
-            given = _given(split, graph.parts)
-            raise UserError(f"{graph.name}: no node is left for {split}; take other task.data.shares{given}.")
+            also = _remedy(split, graph.parts)
+            raise UserError(f"{graph.name}: no node is left for {split}; take other task.data.shares{also}.")
     absent = sorted(set(range(graph.n_classes)) - set(graph.labels[parts["train"]].tolist()))
     if absent:
         name = graph.classes[absent[0]] if graph.classes else str(absent[0])

@@ -339,7 +339,7 @@ void run(const Table<T> &table, const Numbers &k, bool decay, bool exact, double
         const Numbers k{c,          numbers[1], numbers[2], numbers[3], numbers[4],                                    \
                         numbers[5], numbers[6], numbers[7], numbers[8], space * space};                                \
         run<T, Model>({x, grad, momentum, square, largest, index, n, size}, k, decay, exact, max_time,                 \
-                      rows::worth(n * size / 2, threads)); /* a row has little to do */                                \
+                      rows::worth(n * size / 2, threads)); /* less to do than elsewhere */                             \
     }
 
 EXPORT(float, Lorentz)
