@@ -10,12 +10,12 @@ import torch
 from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
-from tasks.batches import MaskedSplit, Split, TensorSplit
+from tasks.batches import SPLITS, MaskedSplit, Split, TensorSplit
 from tasks.errors import UserError, one_of
 from tasks.graph.folder import CLASSES
 from tasks.graph.graph_data import GraphData
 from tasks.graph.queries import KEYS, Ends, read_queries, read_query_table
-from tasks.graph.splits import SPLITS, keys_of, non_edges, parts_of, split_by_class, split_edges, split_nodes
+from tasks.graph.splits import keys_of, non_edges, parts_of, split_by_class, split_edges, split_nodes
 from tasks.names import pairs_of
 from tasks.rows import read_examples, read_new_rows
 

@@ -15,6 +15,7 @@ from tasks.graph.graph import Graph, checked, undirected
 from tasks.graph.splits import given_parts, keys_of
 from tasks.name_tables import Rows, read_names, read_numbers
 from tasks.reading import brief, existing, header_caution, is_packed, other_separator, read_lines
+from tasks.split_column import SPLIT
 
 EDGES = "edges.tsv"
 FORM = "node <tab> node"
@@ -23,7 +24,6 @@ ENDS = {
     "node": ("source", "from", "src", "node1", "node_1", "node", "child", "hyponym", "narrower"),
     "other node": ("target", "to", "dst", "node2", "node_2", "parent", "hypernym", "broader"),
 }
-SPLIT = {"split": ("split",)}  # a column that may be there
 CLASSES = {"node": ("node", "id", "name"), "class": ("class", "label")}
 UNKNOWN = ("na", "n/a", "nan", "none", "null", "?")  # classes that may stand for none, in small letters
 

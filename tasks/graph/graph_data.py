@@ -15,14 +15,13 @@ from torch import Tensor
 
 from tasks import folders
 from tasks.base import TaskData
-from tasks.batches import TrainBatches
+from tasks.batches import SPLITS, TrainBatches
 from tasks.errors import UserError, one_of, positive, share, toy_recipe, whole
 from tasks.fingerprints import cache_place, joined_sha256
 from tasks.graph.features import scaled
 from tasks.graph.folder import read_folder
 from tasks.graph.graph import Graph, adopted_graph, kept_graph
 from tasks.graph.releases import READERS, read_release
-from tasks.graph.splits import SPLITS
 from tasks.graph.toy import toy_graph
 from tasks.names import Names
 from tasks.processes import is_first

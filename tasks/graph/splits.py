@@ -7,37 +7,26 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from tasks.batches import SPLITS
 from tasks.errors import UserError
 from tasks.graph.graph import Graph
-from tasks.reading import brief
-
-SPLITS = ("train", "dev", "test")
-
-WORDS = {  # that say a split in a table, in small letters
-    "train": "train", "training": "train", "dev": "dev", "val": "dev", "valid": "dev", "validation": "dev",
-    "test": "test", "testing": "test",
-}  # fmt: skip
+from tasks.split_column import require_train, split_of
 
 
 def given_parts(path: Path, rows: Iterable[tuple[int, int, str, str]]) -> dict[str, np.ndarray]:
     """The nodes or edges of each split that the column "split" of the user's table has, as numbers, in their order.
 
-    rows: the line, the number and the name of each, and what stands in that column: one of WORDS, or nothing for what
-    is of no split. Raises UserError, which names file and line, for another word, for two splits of one node or edge,
-    and where none is for training.
+    rows: the line, the number and the name of each, and what stands in that column. Raises UserError, which names file
+    and line, for no word of a split, for two splits of one node or edge, and where none is for training.
     """
-    split_of: dict[int, str] = {}
+    splits: dict[int, str] = {}
     for k, number, name, word in rows:
-        if not word:
+        if (split := split_of(path, k, word)) is None:
             continue
-        split = WORDS.get(word.lower())
-        if split is None:
-            raise UserError(f"{path}, line {k}: {brief(word)} is no split; write train, dev or test, or nothing.")
-        if (before := split_of.setdefault(number, split)) != split:
+        if (before := splits.setdefault(number, split)) != split:
             raise UserError(f"{path}, line {k}: {name} is of {split} here, and of {before} on a line before; keep one.")
-    if "train" not in split_of.values():
-        raise UserError(f"{path}: nothing that can be used has the split train; give it to some, or remove the column.")
-    parts = {split: [number for number, own in split_of.items() if own == split] for split in SPLITS}
+    require_train(path, splits.values())
+    parts = {split: [number for number, own in splits.items() if own == split] for split in SPLITS}
     return {split: np.array(numbers) for split, numbers in parts.items() if numbers}
 
 

@@ -3,16 +3,18 @@
 import hashlib
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from tasks.batches import SPLITS
 from tasks.errors import UserError
 from tasks.fingerprints import contents_sha256
 from tasks.name_tables import Row, read_names
 from tasks.reading import UNREADABLE, open_bytes, other_separator, reason, to_utf8
 from tasks.separators import is_csv
+from tasks.split_column import SPLIT, require_train, split_of
 
 FIELDS = {
     "head": ("head", "subject", "source", "from"),
@@ -27,20 +29,29 @@ BLANK = "is blank; blank lines are allowed at the end of a file only"
 
 
 class TripleReader:
-    """Reads one file in blocks of whole lines. The dictionaries give every new name the next number."""
+    """Reads one file in blocks of whole lines. The dictionaries give every new name the next number.
 
-    def __init__(self, path: Path, entities: defaultdict[bytes, int], relations: defaultdict[bytes, int]) -> None:
-        self.path, self.entities, self.relations = path, entities, relations
+    given_splits: whether a column split says of which split a row is. `parts` then has after `read` the places of each
+    split's rows, and `unused` is the number of rows of no split, which are left out; it is empty without that column.
+    """
+
+    def __init__(
+        self, path: Path, entities: defaultdict[bytes, int], relations: defaultdict[bytes, int], *, given_splits: bool
+    ) -> None:
+        self.path, self.entities, self.relations, self.given_splits = path, entities, relations, given_splits
+        self.parts: dict[str, np.ndarray] = {}
+        self.unused = 0
         self.lines = 0  # before the present block
         self.blank = 0  # of them, blank ones at the end
         self.note = ""  # of a first line that names the columns
 
     def read(self) -> tuple[np.ndarray, str]:
         """int32 (N, 3), and the SHA-256 of the whole file."""
-        table = read_names(self.path, FIELDS, FORM)
+        table = read_names(self.path, FIELDS, FORM, further=SPLIT if self.given_splits else None)
         if is_csv(self.path) or table.header is not None:
             self.note = table.note(Path(self.path.name))
-            parts = [self._numbers(list(rows)) for rows in iter(lambda: [*itertools.islice(table.rows, ROWS)], [])]
+            rows = table.rows if len(table.header or FIELDS) == len(FIELDS) else self._rows_of_splits(table.rows)
+            parts = [self._numbers(some) for some in iter(lambda: [*itertools.islice(rows, ROWS)], [])]
             return np.concatenate(parts), contents_sha256(self.path)
         digest, parts, n = hashlib.sha256(), [], 0
         try:
@@ -53,7 +64,20 @@ class TripleReader:
             raise UserError(f"{self.path} is empty; it needs rows {FORM}.")
         return np.concatenate(parts), digest.hexdigest()
 
-    def _numbers(self, rows: Iterable[Row]) -> np.ndarray:
+    def _rows_of_splits(self, rows: Iterator[Row]) -> Iterator[Row]:
+        """The rows that have a split, without it; notes which one."""
+        splits: list[str] = []
+        for k, (*names, word) in rows:
+            if (split := split_of(self.path, k, word)) is None:
+                self.unused += 1
+                continue
+            splits.append(split)
+            yield k, names
+        require_train(self.path, splits)
+        places = {split: [place for place, own in enumerate(splits) if own == split] for split in SPLITS}
+        self.parts = {split: np.array(some) for split, some in places.items() if some}
+
+    def _numbers(self, rows: Sequence[Row]) -> np.ndarray:
         """int32 (N, 3) of rows of names."""
         names = (map(str.encode, columns) for _, columns in rows)
         numbers = [(self.entities[h], self.relations[r], self.entities[t]) for h, r, t in names]

@@ -27,6 +27,10 @@ OTHER_FILES = {
     "dev": ("dev.txt", "valid.tsv", "dev.tsv", "valid.csv", "dev.csv"),
     "test": ("test.tsv", "test.csv"),
 }
+EXPECTED = (
+    f"Expected is a folder with {', '.join(FILES.values())} (dev.txt will do for valid.txt, and .tsv or .csv for "
+    f".txt), plain or with .gz, rows {FORM}."
+)
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ class Graph:
                 "as a triple."
             )
         for split, notes in self.notes.items():
-            where = self._place(self.files[split])
+            where = self._place(self.files[split]) + (f" ({split})" if self.files[split] == self.name else "")
             if notes.duplicates:
                 n = notes.duplicates
                 remarks.append(f"{where}: {n} of {notes.rows} rows repeat earlier ones and were dropped.")
@@ -145,11 +149,12 @@ def read_graph(folder: Path, held_out: Mapping[str, float] | None = None, seed: 
 
     Rows are `head <tab> relation <tab> tail` in UTF-8, with Unix or Windows ends of lines; blank lines at the end of a
     file are passed over. In files .csv commas or semicolons separate the columns, which may be in quotes, and a first
-    line may name the columns of any file, see `read_names`; in these blank lines are passed over anywhere. Rows
+    line may name the columns of any file, see `read_names`; in these blank lines are passed over anywhere. A column
+    split of the one file says of which split a triple is, see `split_column`; triples of none are left out. Rows
     that repeat an earlier one of the same file are dropped, triples of dev and test that an earlier split has too are
     kept; `Graph.remarks` reports both.
 
-    held_out: by split the share of train that it is where there is no file for it, see `hold_out`, drawn from `seed`.
+    held_out: by split the share of train that it is where nothing is given for it, see `hold_out`, drawn from `seed`.
 
     About 3 s and 100 MB for 1M rows on one core (0.2M entities), four times as long of a .csv and of a file whose first
     line names the columns.
@@ -157,21 +162,31 @@ def read_graph(folder: Path, held_out: Mapping[str, float] | None = None, seed: 
     Raises UserError, which names file and line, for what is missing, empty, not UTF-8 or not of this form.
     """
     folder = Path(folder)
-    paths = {split: path for split in SPLITS if (path := _split_file(folder, split, held_out or {})) is not None}
+    shares = dict(held_out or {})
+    if folder.is_file():
+        paths = {"train": folder}
+    else:
+        paths = {split: path for split in SPLITS if (path := _split_file(folder, split, shares)) is not None}
     numbers: list[defaultdict[bytes, int]] = [defaultdict(itertools.count().__next__) for _ in range(2)]
     arrays: dict[str, np.ndarray] = {}
     sha256: dict[str, str] = {}
     headers: dict[str, str] = {}
     for split, path in paths.items():
-        reader = TripleReader(path, *numbers)
+        reader = TripleReader(path, *numbers, given_splits=folder.is_file())
         arrays[split], sha256[split] = reader.read()
         headers |= {split: f"{reader.note}."} if reader.note else {}
+        if reader.parts:
+            sha256 |= {part: part_sha256(sha256["train"], part.encode()) for part in reader.parts if part != "train"}
+            arrays = {part: arrays["train"][rows] for part, rows in reader.parts.items()}
     cautions = list(headers.values())
+    if reader.unused:
+        cautions.append(f"{paths['train'].name}: {reader.unused:,} rows have no split and are left out.")
     entities, relations = (tuple(name.decode("utf-8") for name in of_kind) for of_kind in numbers)
     numbers.clear()
     files = {split: paths.get(split, paths["train"]).name for split in SPLITS}
-    shares = {split: share for split, share in (held_out or {}).items() if split not in paths}
-    if shares:
+    if missing := [split for split in SPLITS if split not in arrays and split not in shares]:
+        raise UserError(f"{folder} is one file, and task.data.held_out has no share for {missing[0]}. {EXPECTED}")
+    if shares := {split: share for split, share in shares.items() if split not in arrays}:
         distinct = np.sort(np.unique(arrays["train"], axis=0, return_index=True)[1])
         if repeated := len(arrays["train"]) - len(distinct):
             rows = len(arrays["train"])
@@ -180,7 +195,7 @@ def read_graph(folder: Path, held_out: Mapping[str, float] | None = None, seed: 
         drawn = " and ".join(f"{len(arrays[split]):,} triples for {split}" for split, share in shares.items() if share)
         if drawn:
             cautions.append(
-                f"Held out of {files['train']} at random, as there are no files: {drawn} (task.data.held_out); every "
+                f"Held out of {files['train']} at random, as they are not given: {drawn} (task.data.held_out); every "
                 "entity and relation stays in train."
             )
         drawing = json.dumps([shares, seed], sort_keys=True).encode()
@@ -231,19 +246,9 @@ def triple_keys(arrays: Sequence[np.ndarray], n_entities: int, n_relations: int)
 
 def _split_file(folder: Path, split: str, held_out: Mapping[str, float]) -> Path | None:
     """The file of a split; None of one that is held out."""
-    expected = (
-        f"Expected is a folder with {', '.join(FILES.values())} (dev.txt will do for valid.txt, and .tsv or .csv for "
-        f".txt), plain or with .gz, rows {FORM}."
-    )
-    if folder.is_file():
-        if split == "train":
-            return folder
-        if split in held_out:
-            return None
-        raise UserError(f"{folder} is a file, and task.data.held_out has no share for {split}. {expected}")
     if not folder.is_dir():
         raise UserError(
-            f"There is no folder {folder}. {expected} `python scripts/download.py wn18rr` (or fb15k237, umls) fetches "
+            f"There is no folder {folder}. {EXPECTED} `python scripts/download.py wn18rr` (or fb15k237, umls) fetches "
             "a known one; data.dir says where that of task=kg is, paths.data_dir or the environment variable "
             "HYPERBOLIC_DATA where the others are."
         )
@@ -257,7 +262,7 @@ def _split_file(folder: Path, split: str, held_out: Mapping[str, float]) -> Path
                 f"it away, and a part of train is held out for {split} (task.data.held_out)."
             )
         return None
-    raise UserError(f"{folder} has no {FILES[split]}. {expected}")
+    raise UserError(f"{folder} has no {FILES[split]}. {EXPECTED}")
 
 
 def _may_be(file: Path, split: str) -> bool:

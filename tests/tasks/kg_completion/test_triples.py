@@ -140,7 +140,7 @@ def test_missing_places_say_what_is_expected(tmp_path):
     (write(tmp_path) / "valid.txt").unlink()
     with pytest.raises(UserError, match=r"has no valid\.txt"):
         read_graph(tmp_path)
-    with pytest.raises(UserError, match=r"train\.txt is a file, and task\.data\.held_out has no share for dev"):
+    with pytest.raises(UserError, match=r"train\.txt is one file, and task\.data\.held_out has no share for dev"):
         read_graph(tmp_path / "train.txt")
 
 
@@ -212,7 +212,7 @@ def test_splits_without_files_are_held_out(tmp_path):
     together = torch.cat([graph.triples[split] for split in SPLITS])
     assert len(together) == n == len(together.unique(dim=0))
     assert all(known.all() for known in graph.in_train)
-    assert graph.remarks()[1].startswith(f"Held out of mine.tsv at random, as there are no files: {round(0.1 * n)} triples for dev")
+    assert graph.remarks()[1].startswith(f"Held out of mine.tsv at random, as they are not given: {round(0.1 * n)} triples for dev")
     assert len({*graph.sha256.values()}) == 3
     again, other = (read_graph(tmp_path / "mine.tsv", {"dev": 0.1, "test": 0.2}, seed) for seed in (0, 1))
     assert all(again.triples[split].equal(graph.triples[split]) for split in SPLITS)
@@ -230,6 +230,43 @@ def test_splits_without_files_are_held_out(tmp_path):
     partly = read_graph(folder, {"dev": 0.1, "test": 0.1})
     assert partly.files == {"train": "train.txt", "dev": "train.txt", "test": "test.txt"}
     assert partly.triples["test"].shape == (1, 3)
+
+
+def test_a_column_split_of_one_file_says_which_triples_are_of_which_split(tmp_path):
+    """In a folder of files for each split it is a column that is not read."""
+    rows = "head,relation,tail,split\na,r,b,train\nb,r,c,TEST\nb,s,c,training\nc,r,a,validation\nlost,r,a,\na,r,b,Test\n"
+    (tmp_path / "mine.csv").write_text(rows)
+    graph = read_graph(tmp_path / "mine.csv")
+    names = {
+        split: [(graph.entities[h], graph.relations[r], graph.entities[t]) for h, r, t in triples.tolist()]
+        for split, triples in graph.triples.items()
+    }
+    assert names == {
+        "train": [("a", "r", "b"), ("b", "s", "c")], "dev": [("c", "r", "a")], "test": [("b", "r", "c"), ("a", "r", "b")]
+    }  # fmt: skip
+    assert "lost" not in graph.entities
+    assert len({*graph.sha256.values()}) == 3
+    assert "mine.csv: 1 rows have no split and are left out." in graph.remarks()
+    assert "mine.csv (test): 1 of 2 triples are also in train; they are kept." in graph.remarks()
+    tabs = rows.replace("validation", "train").replace(",", "\t")
+    (tmp_path / "mine.tsv").write_text(tabs + "".join(f"c\tr\tb{k}\ttrain\nb{k}\tr\ta\ttrain\n" for k in range(9)))
+    with pytest.raises(UserError, match=r"mine\.tsv is one file, and task\.data\.held_out has no share for dev"):
+        read_graph(tmp_path / "mine.tsv", {"test": 0.1})
+    graph = read_graph(tmp_path / "mine.tsv", {"dev": 0.1, "test": 0.1})
+    assert {split: len(triples) for split, triples in graph.triples.items()} == {"train": 19, "dev": 2, "test": 2}
+    folder = write(tmp_path / "folder")
+    (folder / "train.txt").write_text(rows.replace(",", "\t"))
+    assert len(read_graph(folder).triples["train"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [("tuning", r"mine\.csv, line 3: 'tuning' is no split; write train, dev or test"), ("dev", "nothing .* has the split train")],
+)
+def test_faults_of_a_column_split(tmp_path, word, message):
+    (tmp_path / "mine.csv").write_text(f"split,head,relation,tail\ntest,a,r,b\n{word},b,r,c\n")
+    with pytest.raises(UserError, match=message):
+        read_graph(tmp_path / "mine.csv", {"dev": 0.1, "test": 0.1})
 
 
 def test_too_few_triples_to_hold_out(tmp_path):

@@ -1,0 +1,29 @@
+"""A column "split" of a user's table, which says of each row whether it is for training, validation or test."""
+
+from collections.abc import Container
+from pathlib import Path
+
+from tasks.errors import UserError
+from tasks.reading import brief
+
+SPLIT = {"split": ("split",)}  # a field of `name_tables.read_names`
+WORDS = {  # that say a split there, in small letters
+    "train": "train", "training": "train", "dev": "dev", "val": "dev", "valid": "dev", "validation": "dev",
+    "test": "test", "testing": "test",
+}  # fmt: skip
+
+
+def split_of(path: Path, line: int, word: str) -> str | None:
+    """The split that a word in the column says; None where it is empty. Raises UserError, which names file and line,
+    for any other than WORDS."""
+    if word and word.lower() not in WORDS:
+        raise UserError(f"{path}, line {line}: {brief(word)} is no split; write train, dev or test, or nothing.")
+    return WORDS.get(word.lower())
+
+
+def require_train(path: Path, splits: Container[str]) -> None:
+    """Raises UserError where no row is for training."""
+    if "train" not in splits:
+        raise UserError(
+            f"{path}: nothing that can be used has the split train; give it to some, or remove the column."
+        )
