@@ -99,14 +99,20 @@ class Geometry:
                     f"geometry itself ({self.name}, which may be for another encoder)"
                 )
 
-    def check_manifold(self, model: str, *kinds: Any) -> None:
+    def check_manifold(self, model: str, *kinds: Any, option: tuple[str, str] | None = None) -> None:
         """
-        Args: model: its name. kinds: the manifolds that its formulas are for.
+        Args: model: its name. kinds: the manifolds that its formulas are for. option: a layer that it makes, and one of
+            its options, which not all families have.
         Raises:
-            ValueError: when this geometry is on another one; it names the geometries that fit.
+            ValueError: when this geometry is on another manifold or its layer lacks the option; it names the geometries
+                that fit.
         """
-        if not isinstance(self.manifold, kinds):
-            fitting = [name for name, (kind, _) in GEOMETRIES.items() if issubclass(MANIFOLDS[kind], kinds)]
+
+        def fits(manifold: type[Manifold], family: LayerFamily) -> bool:
+            return issubclass(manifold, kinds) and (option is None or option[1] in family.options(option[0]))
+
+        if not fits(type(self.manifold), self.family):
+            fitting = [name for name, (kind, family) in GEOMETRIES.items() if fits(MANIFOLDS[kind], FAMILIES[family])]
             names = ", ".join(name for name, kind in MANIFOLDS.items() if issubclass(kind, kinds))
             raise ValueError(
                 f"{model} is defined on {names}, not with geometry={self.name}; "

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from hyperbolic.encoders.graph.hybonet import HyboNet
 from hyperbolic.encoders.relational.isometries import Rotation
 from hyperbolic.encoders.relational.mur import MuR
 from hyperbolic.encoders.relational.translational import TransE
@@ -448,6 +449,9 @@ class TestRegistry:
         ):
             with pytest.raises(ValueError, match=rf"{model.__name__} is defined on .*, not with geometry=mine; .*{fitting}"):
                 model(g, **sizes, **options)
+        for name in ("klein", "lorentz_tangent"):  # whose linear layers have no variants
+            with pytest.raises(ValueError, match=rf"HyboNet .* not with geometry={name}; choose geometry=lorentz, or"):
+                HyboNet(make(name), 3, 4, False, 2, "relu", 0.0, "gcn", {})
 
     def test_is_curved_and_is_hyperbolic(self):
         kinds = {name: (kind.is_curved, kind.is_hyperbolic) for name, kind in MANIFOLDS.items()}

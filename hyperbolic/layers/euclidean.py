@@ -19,11 +19,11 @@ from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.flat_recurrent import euclidean_gru, euclidean_rnn
-from hyperbolic.layers.guard import check_features, check_index, check_table, takes_points
+from hyperbolic.layers.guard import check_features, check_index, check_manifold, check_table, takes_points
 from hyperbolic.layers.initial import glorot, uniform_table
 from hyperbolic.layers.multihead import MultiHead
 from hyperbolic.layers.sequence import Recurrence
-from hyperbolic.manifolds import Manifold
+from hyperbolic.manifolds import Euclidean, Manifold
 
 
 class Linear(nn.Module):
@@ -79,6 +79,7 @@ class Embedding(nn.Module):
     ):
         super().__init__()
         self.manifold, self.n, self.d, self.sparse = manifold, n, d, sparse
+        check_manifold(self)
         check_table(self, n, d, padding_idx)
         self.weight = nn.Parameter(uniform_table(n, d, init_norm, padding_idx))
 
@@ -98,6 +99,7 @@ class Activation(nn.Module):
 
     extra_repr = shows("fn")
 
+    @takes_points(None, flat=True)
     def forward(self, x: Tensor) -> Tensor:
         return NONLINEARITIES[self.fn](x)
 
@@ -109,6 +111,7 @@ class Dropout(nn.Module):
         super().__init__()
         self.manifold, self.drop = manifold, nn.Dropout(p)
 
+    @takes_points(None, flat=True)
     def forward(self, x: Tensor) -> Tensor:
         result: Tensor = self.drop(x)
         return result
@@ -219,9 +222,6 @@ class _Recurrent(Recurrence):
     def run(self, x: Tensor, lengths: Tensor | None) -> Tensor:
         return self.kernel(x, lengths, self.weight_ih, self.weight_hh, self.bias, self.nonlinearity)
 
-    def side_by_side(self, ahead: Tensor, back: Tensor) -> Tensor:
-        return torch.cat([ahead, back], -1)  # also where tangent layers have given it a curved manifold
-
     forward = takes_points("d_in", flat=True, full=True)(Recurrence.forward)
 
 
@@ -283,7 +283,8 @@ class MultiHeadAttention(MultiHead):
 
     def __init__(self, manifold: Manifold, d: int, n_heads: int, dropout: float = 0.0):
         super().__init__(manifold, d, n_heads)
-        self.query, self.key, self.value = (Linear(manifold, d, d, bias) for bias in (True, False, True))
+        flat = Euclidean()  # also where tangent layers have given it a curved manifold
+        self.query, self.key, self.value = (Linear(flat, d, d, bias) for bias in (True, False, True))
         self.dropout = nn.Dropout(dropout)
 
     def divide(self, points: Tensor) -> Tensor:

@@ -114,7 +114,7 @@ def check_manifold(layer: nn.Module) -> None:
 
 
 def _check(layer: nn.Module, point: Tensor, size: int | None, flat: bool) -> None:
-    if not flat and not torch.compiler.is_compiling() and "manifold_checked" not in layer.__dict__:
+    if not torch.compiler.is_compiling() and "manifold_checked" not in layer.__dict__:
         check_manifold(layer)
     if not isinstance(point, Tensor):
         hint = ": give padded points (B, T, D), and lengths" if isinstance(point, PackedSequence) else ""

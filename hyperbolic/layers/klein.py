@@ -289,7 +289,7 @@ class Logits(ClassLogits):
 
     @property
     def class_points(self) -> Tensor:
-        return poincare_to_klein(self.inner.p, self.manifold.c)
+        return poincare_to_klein(self.inner.class_points, self.manifold.c)
 
     def operands(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         return self.inner.operands(klein_to_poincare(x, self.manifold.c))

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from hyperbolic.layers import aggregation, attention, euclidean, ordered_sum, positions
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
-from hyperbolic.layers.guard import check_index, takes_points
+from hyperbolic.layers.guard import check_index, check_manifold, takes_points
 from hyperbolic.layers.multihead import AttentionCache, MultiHead
-from hyperbolic.manifolds import Manifold
+from hyperbolic.manifolds import Euclidean, Manifold
 
 
 class _Tangent(nn.Module):
@@ -45,7 +45,7 @@ class Linear(_Tangent):
         init: str = "glorot",
         weight_dropout: float = 0.0,
     ):
-        super().__init__(manifold, euclidean.Linear(manifold, d_in, d_out, bias, init, weight_dropout), d_in)
+        super().__init__(manifold, euclidean.Linear(Euclidean(), d_in, d_out, bias, init, weight_dropout), d_in)
 
 
 class Embedding(nn.Module):
@@ -62,7 +62,8 @@ class Embedding(nn.Module):
     ):
         super().__init__()
         self.manifold = manifold
-        self.inner = euclidean.Embedding(manifold, n, d, padding_idx, init_norm, sparse)
+        check_manifold(self)
+        self.inner = euclidean.Embedding(Euclidean(), n, d, padding_idx, init_norm, sparse)
 
     def forward(self, index: Tensor) -> Tensor:
         check_index(self, index, self.inner.n)
@@ -73,7 +74,7 @@ class Activation(_Tangent):
     """``exp_0(fn(log_0(x)))``."""
 
     def __init__(self, manifold: Manifold, fn: str):
-        super().__init__(manifold, euclidean.Activation(manifold, fn), None)
+        super().__init__(manifold, euclidean.Activation(Euclidean(), fn), None)
 
 
 class Dropout(nn.Module):
@@ -81,7 +82,7 @@ class Dropout(nn.Module):
 
     def __init__(self, manifold: Manifold, p: float):
         super().__init__()
-        self.manifold, self.inner = manifold, euclidean.Dropout(manifold, p)
+        self.manifold, self.inner = manifold, euclidean.Dropout(Euclidean(), p)
 
     @takes_points(None)
     def forward(self, x: Tensor) -> Tensor:
@@ -96,21 +97,21 @@ class Concat(_Tangent):
     """``exp_0(sum_i W_i log_0(x_i) + b + sum_j y_j b_j)``."""
 
     def __init__(self, manifold: Manifold, dims: Sequence[int], d_out: int, bias: bool = True, n_features: int = 0):
-        super().__init__(manifold, euclidean.Concat(manifold, dims, d_out, bias, n_features), *dims)
+        super().__init__(manifold, euclidean.Concat(Euclidean(), dims, d_out, bias, n_features), *dims)
 
 
 class RNNCell(_Tangent):
     """``exp_0(cell(log_0(x), log_0(h)))`` with :class:`hyperbolic.layers.euclidean.RNNCell`."""
 
     def __init__(self, manifold: Manifold, d_in: int, d_hidden: int, nonlinearity: str | None = None):
-        super().__init__(manifold, euclidean.RNNCell(manifold, d_in, d_hidden, nonlinearity), d_in, d_hidden)
+        super().__init__(manifold, euclidean.RNNCell(Euclidean(), d_in, d_hidden, nonlinearity), d_in, d_hidden)
 
 
 class GRUCell(_Tangent):
     """``exp_0(cell(log_0(x), log_0(h)))`` with :class:`hyperbolic.layers.euclidean.GRUCell`."""
 
     def __init__(self, manifold: Manifold, d_in: int, d_hidden: int, nonlinearity: str | None = None):
-        super().__init__(manifold, euclidean.GRUCell(manifold, d_in, d_hidden, nonlinearity), d_in, d_hidden)
+        super().__init__(manifold, euclidean.GRUCell(Euclidean(), d_in, d_hidden, nonlinearity), d_in, d_hidden)
 
 
 class _Recurrent(nn.Module):
@@ -128,7 +129,7 @@ class _Recurrent(nn.Module):
     ):
         super().__init__()
         self.manifold, self.d_in = manifold, d_in
-        self.inner = self.layer(manifold, d_in, d_hidden, nonlinearity, bidirectional, streams, join)
+        self.inner = self.layer(Euclidean(), d_in, d_hidden, nonlinearity, bidirectional, streams, join)
 
     @property
     def d_out(self) -> int:
@@ -199,7 +200,7 @@ class Residual(_Tangent):
     """``exp_0(log_0(x) + dropout(W phi(log_0(o)) + b))`` with :class:`hyperbolic.layers.euclidean.Residual`."""
 
     def __init__(self, manifold: Manifold, d_in: int, d_out: int, activation: str = "identity", dropout: float = 0.0):
-        super().__init__(manifold, euclidean.Residual(manifold, d_in, d_out, activation, dropout), d_in, d_out)
+        super().__init__(manifold, euclidean.Residual(Euclidean(), d_in, d_out, activation, dropout), d_in, d_out)
 
 
 class FeedForward(nn.Module):
@@ -208,7 +209,7 @@ class FeedForward(nn.Module):
     def __init__(self, manifold: Manifold, d: int, d_hidden: int, activation: str = "relu", dropout: float = 0.0):
         super().__init__()
         self.manifold, self.d = manifold, d
-        self.inner = euclidean.FeedForward(manifold, d, d_hidden, activation, dropout)
+        self.inner = euclidean.FeedForward(Euclidean(), d, d_hidden, activation, dropout)
 
     @takes_points("d", "d")
     def forward(self, x: Tensor, base: Tensor | None = None) -> Tensor:
@@ -221,19 +222,20 @@ class FeedForward(nn.Module):
 class PositionEncoding(positions.PositionEncoding):
     """``exp_0(dropout(log_0(x_t) + p_t))``; see :class:`hyperbolic.layers.positions.PositionEncoding`."""
 
-    drop = euclidean.Dropout
+    drop = Dropout
+    dropout: Dropout
 
     @takes_points("d")
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
         """See :meth:`hyperbolic.layers.positions.PositionEncoding.forward`."""
-        return self.manifold.expmap0(self.dropout(self.manifold.logmap0(x) + self.rows(x, positions)))
+        return self.dropout.from_tangent(self.manifold.logmap0(x) + self.rows(x, positions))
 
 
 class Norm(_Tangent):
     """``exp_0(norm(log_0(x)))`` with :class:`hyperbolic.layers.euclidean.Norm`."""
 
     def __init__(self, manifold: Manifold, d: int):
-        super().__init__(manifold, euclidean.Norm(manifold, d), d)
+        super().__init__(manifold, euclidean.Norm(Euclidean(), d), d)
 
 
 class OrderedSum(ordered_sum.OrderedSum):
@@ -248,7 +250,7 @@ class Logits(ClassLogits):
 
     def __init__(self, manifold: Manifold, d: int, n_classes: int, scale: float = 1.0):
         super().__init__(manifold, d, n_classes)
-        self.inner = euclidean.Logits(manifold, d, n_classes, scale)
+        self.inner = euclidean.Logits(Euclidean(), d, n_classes, scale)
 
     @property
     def class_points(self) -> Tensor:

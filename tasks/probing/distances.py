@@ -26,20 +26,14 @@ def squared_distances(manifold: Manifold, x: Tensor, distance: str) -> tuple[Ten
         raise ValueError(f"distance must be one of {', '.join(DISTANCES)}, got {distance!r}")
     if not manifold.is_curved:
         squares = x.square().sum(-1)
-        products = x @ x.transpose(-2, -1)
-        return _hollow(squares.unsqueeze(-1) + squares.unsqueeze(-2) - 2 * products), squares
+        gaps = squares.unsqueeze(-1) + squares.unsqueeze(-2) - 2 * x @ x.transpose(-2, -1)
+        diagonal = torch.eye(x.shape[-2], dtype=torch.bool, device=x.device)
+        return gaps.clamp_min(0).masked_fill(diagonal, 0), squares
     sheet = manifold.twin(Lorentz)
     x = convert(x, manifold, sheet)
+    distances, radii = lorentz_pairwise(x, x, sheet.c), sheet.dist0(x)
     if distance == "geodesic":
-        return lorentz_pairwise(x, x, sheet.c).square(), sheet.dist0(x).square()
+        return distances.square(), radii.square()
     c = sheet.c.to(x.dtype)
-    time, space = x[..., :1], x[..., 1:]
-    products = space @ space.transpose(-2, -1) - time @ time.transpose(-2, -1)
-    to_origin = 2 * space.square().sum(-1) / (1 + c.sqrt() * time.squeeze(-1))  # = 2 (sqrt(c) t - 1) / c
-    return _hollow(-2 / c - 2 * products), to_origin
-
-
-def _hollow(squares: Tensor) -> Tensor:
-    """Squares of distances from products: at least 0, and 0 on the diagonal."""
-    diagonal = torch.eye(squares.shape[-1], dtype=torch.bool, device=squares.device)
-    return squares.clamp_min(0).masked_fill(diagonal, 0)
+    half = c.sqrt() / 2  # 2 (cosh(y) - 1) = 4 sinh(y / 2)^2, which does not cancel
+    return 4 / c * (half * distances).sinh().square(), 4 / c * (half * radii).sinh().square()

@@ -6,9 +6,10 @@ from torch.nn import functional
 
 from hyperbolic.geometry import FAMILIES, GEOMETRIES, MANIFOLDS, make_geometry
 from hyperbolic.kernels.class_losses import dense_targets
-from hyperbolic.layers import mobius
+from hyperbolic.layers import klein, mobius
 from hyperbolic.layers.classes import ClassLogits, group_mean_weights
-from hyperbolic.manifolds import PoincareBall
+from hyperbolic.manifolds import Klein, PoincareBall
+from hyperbolic.manifolds.charts import convert
 
 B, D, K = 7, 4, 12
 STREAMED = [
@@ -190,6 +191,17 @@ def test_class_points_are_on_the_hyperplanes_or_where_the_logit_is_highest(geome
             assert (layer(x) <= layer.bias + 1e-9).all()
         else:
             torch.testing.assert_close(own, torch.zeros(K), rtol=0, atol=1e-9)
+
+
+def test_class_points_of_the_disk_are_those_of_the_ball_when_a_learned_c_has_grown():
+    disk = Klein(1.0, learn_c=True)
+    layer = klein.Logits(disk, D, K)
+    ball = layer.inner.manifold
+    with torch.no_grad():
+        layer.inner.p.copy_(ball.expmap0(torch.full((K, D), 3.0)))
+        disk.free_c += 1.0
+        assert not ball.check_point_on_manifold(layer.inner.p)
+        torch.testing.assert_close(layer.class_points, convert(ball.projx(layer.inner.p), ball, disk))
 
 
 @pytest.mark.long

@@ -142,7 +142,7 @@ def test_the_module_in_the_middle_of_a_model_is_named():
 
 
 def test_layers_inside_the_tangent_space_are_not_taken_for_layers_on_points():
-    """Inner layers of the tangent family hold the curved manifold, and get vectors of any length."""
+    """They get vectors of any length."""
     sheet = Lorentz(c=2.0)
     layer = tangent.Linear(sheet, 3, 4)
     validate_points(layer)
@@ -193,7 +193,10 @@ def test_a_flat_layer_keeps_autocast():
         assert euclidean.GRU(Euclidean(), 3, 4)(torch.ones(2, 5, 3))[0].dtype is torch.float32
 
 
-ELSEWHERE = {"mobius": Klein(1.0), "klein": PoincareBall(1.0), "lorentz": PoincareBall(1.0), "tangent": Euclidean()}
+ELSEWHERE = {
+    "euclidean": Klein(1.0), "mobius": Klein(1.0), "klein": PoincareBall(1.0), "lorentz": PoincareBall(1.0),
+    "tangent": Euclidean(),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("family", "manifold"), ELSEWHERE.items())
@@ -202,6 +205,22 @@ def test_a_layer_on_a_manifold_its_family_is_not_defined_on(family, manifold):
     message = rf"{family}.*: the family is defined on .*, got the manifold {manifold.name}"
     with pytest.raises(ValueError, match=message):  # some when they are made
         importlib.import_module(f"hyperbolic.layers.{family}").Dropout(manifold, 0.1)(torch.zeros(2, 3))
+
+
+FLAT = {
+    "Linear": (3, 4), "Embedding": (3, 4), "Concat": ([3], 4), "GRUCell": (3, 3), "GRU": (3, 4), "Attention": (3,),
+    "ContextAttention": (3,), "MultiHeadAttention": (3, 3), "Residual": (3, 3), "FeedForward": (3, 4),
+    "PositionEncoding": (3, 9), "Norm": (3,), "Logits": (3, 2), "Activation": ("relu",),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("layer", "sizes"), FLAT.items())
+def test_flat_layers_refuse_points_of_a_curved_space(layer, sizes):
+    """They would take the coordinates for vectors."""
+    with pytest.raises(ValueError, match=r"^euclidean\.\w+: the family is defined on Euclidean, got the manifold PoincareBall"):
+        module = getattr(euclidean, layer)(PoincareBall(1.0), *sizes)
+        inputs = {"GRUCell": 2, "Residual": 2}.get(layer, 1)
+        module(*(torch.zeros(2, 5, 3) for _ in range(inputs)))
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)

@@ -45,7 +45,7 @@ class HyboNet(nn.Module):
         aggregation: dict[str, Any],
     ):
         super().__init__()
-        geometry.check_manifold("HyboNet", Lorentz)
+        geometry.check_manifold("HyboNet", Lorentz, option=("Linear", "variant"))
         self.d_out, self.layers = d - 1 if counts_time else d, check_layers(layers)
         sizes = [d_in] + [self.d_out] * layers
         self.drop_features = InputDropout(dropout)

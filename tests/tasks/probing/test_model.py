@@ -49,6 +49,15 @@ def test_the_lorentz_distance_is_that_of_the_library():
     torch.testing.assert_close(depths, lorentz_distance2(x, manifold.origin(3)), **CLOSE)
 
 
+def test_lorentz_distances_of_near_points_far_out_in_float32():
+    """-2/c - 2 <x, y>_L would be the difference of numbers of ten millions here."""
+    sheet = geometry("lorentz", 1.0).manifold
+    u = torch.tensor([[8.0, 0.0, 0.0], [8.0, 1e-3, 0.0]])
+    expected = squared_distances(sheet, sheet.expmap0(u), "lorentz")[0][0, 1]
+    pairs, _ = squared_distances(sheet, sheet.expmap0(u.float()), "lorentz")
+    torch.testing.assert_close(pairs[0, 1].double(), expected, rtol=1e-3, atol=0)
+
+
 @pytest.mark.parametrize("name", ["euclidean", "lorentz", "poincare"])
 @pytest.mark.parametrize("distance", ["geodesic", "lorentz"])
 def test_gradients_are_those_of_differences(name, distance):
