@@ -32,12 +32,6 @@ def filtered_rank_bounds(scores: Tensor, target: Tensor, answers: Answers | Tens
     Raises:
         ValueError: shapes that do not fit, an index that is no candidate, a target whose score is NaN.
     """
-    count = _better(scores, target, answers)
-    return count(torch.le) + 1, count(torch.lt)
-
-
-def _better(scores: Tensor, target: Tensor, answers: Answers | Tensor) -> Callable[[Callable[..., Tensor]], Tensor]:
-    """A function that counts the candidates, the target among them, for which ``below`` is false; NaN is better."""
     batch, candidates = _checked(scores, target)
     row, index = _entries(answers, target, batch, candidates)
     bar = scores.gather(1, target.unsqueeze(1))
@@ -49,11 +43,11 @@ def _better(scores: Tensor, target: Tensor, answers: Answers | Tensor) -> Callab
     # counted as a sum of floats, exact for so many ones and much faster than a sum of booleans
     flags = torch.empty_like(scores, dtype=torch.float32 if candidates < 1 << 24 else torch.float64)
 
-    def count(below: Callable[..., Tensor]) -> Tensor:
+    def count(below: Callable[..., Tensor]) -> Tensor:  # of the candidates, the target among them; NaN is better
         better = candidates - below(scores, bar, out=flags).sum(1).long()
         return better - torch.bincount(row[~below(other, beside)], minlength=batch)
 
-    return count
+    return count(torch.le) + 1, count(torch.lt)
 
 
 def _checked(scores: Tensor, target: Tensor) -> tuple[int, int]:
@@ -89,32 +83,6 @@ def _entries(answers: Answers | Tensor, target: Tensor, batch: int, candidates: 
     row, index = key // candidates, key % candidates
     other = index != target[row]
     return row[other], index[other]
-
-
-@torch.no_grad()
-def ranks_in_chunks(
-    score: Callable[[Tensor], Tensor],
-    queries: Tensor,
-    target: Tensor,
-    answers: Answers,
-    chunk: int = 64,
-) -> Tensor:
-    """The pessimistic rank (:func:`filtered_rank_bounds`) of many queries, scored ``chunk`` at a time.
-
-    Args:
-        score: queries (b, ...) -> scores (b, E) of all candidates.
-        queries: (B, ...). target: long (B,). answers: (offsets, indices).
-    """
-    offsets, indices = answers
-    bounds = offsets[:: max(chunk, 1)].tolist()
-    if (len(offsets) - 1) % chunk:
-        bounds.append(int(offsets[-1]))
-    ranks = []
-    for i, start in enumerate(range(0, len(queries), chunk)):
-        stop = min(start + chunk, len(queries))
-        part = offsets[start : stop + 1] - bounds[i], indices[bounds[i] : bounds[i + 1]]
-        ranks.append(_better(score(queries[start:stop]), target[start:stop], part)(torch.lt))
-    return torch.cat(ranks) if ranks else target.new_empty(0)
 
 
 TYPING_SCORES = tuple(f"{kind}_{score}" for kind in ("macro", "micro") for score in ("precision", "recall", "f1"))

@@ -8,8 +8,6 @@ from torch import Tensor, nn
 from hyperbolic.encoders.relational.scorer import Scorer
 from hyperbolic.geometry import Geometry
 
-BLOCK = 1 << 25  # scores of entities that are made at once: 128 MB in float32
-
 
 class LinkPredictor(nn.Module):
     """Scores of all entities as answers of queries (e, r, ?), where r + R seeks the head.
@@ -44,41 +42,24 @@ class LinkPredictor(nn.Module):
         self.loop = nn.Parameter(torch.zeros(n_relations)) if loop_bias else None
 
     def forward(self, e: Tensor, r: Tensor) -> Tensor:
-        """Scores (B, E) for queries e, r (B,), in blocks of entities: to rank them, and to answer."""
-        n = len(self.entities)
-        step = max(1, BLOCK // max(len(e), 1))
-        if n <= step:
-            return self._block(e, r, 0, n)
-        first = self._block(e, r, 0, step)
-        scores = first.new_empty(len(e), n)
-        scores[:, :step] = first
-        for start in range(step, n, step):
-            scores[:, start : start + step] = self._block(e, r, start, min(start + step, n))
-        return scores
-
-    def all_scores(self, e: Tensor, r: Tensor) -> Tensor:
-        """The same at once, to train on: each query is made once, with one dropout and one batch norm."""
-        return self._block(e, r, 0, len(self.entities))
-
-    def _block(self, e: Tensor, r: Tensor, start: int, stop: int) -> Tensor:
-        """Scores (B, stop - start) of these entities for queries e, r (B,)."""
-        part = self._block_without_loops(e, r, start, stop)
+        """Scores (B, E) for queries e, r (B,); each query is made once, with one dropout and one batch norm."""
+        scores = self._without_loops(e, r)
         if self.loop is None:
-            return part
-        row = ((e >= start) & (e < stop)).nonzero().squeeze(-1)
-        return self._with_loops(part, r if self.reciprocal else r % len(self.relations), (row, e[row] - start))
+            return scores
+        place = torch.arange(len(e), device=e.device), e
+        return self._with_loops(scores, r if self.reciprocal else r % len(self.relations), place)
 
-    def _block_without_loops(self, e: Tensor, r: Tensor, start: int, stop: int) -> Tensor:
+    def _without_loops(self, e: Tensor, r: Tensor) -> Tensor:
         seeks_head = r >= len(self.relations)
         if self.reciprocal or not seeks_head.any():
-            return self.scorer.tails(e, r, start, stop)
+            return self.scorer.tails(e, r)
         if seeks_head.all():
-            return self.scorer.heads(r - len(self.relations), e, start, stop)
+            return self.scorer.heads(r - len(self.relations), e)
         heads, tails = seeks_head.nonzero().squeeze(-1), (~seeks_head).nonzero().squeeze(-1)
-        part = self.scorer.tails(e[tails], r[tails], start, stop)
-        scores = part.new_empty(len(e), stop - start)
+        part = self.scorer.tails(e[tails], r[tails])
+        scores = part.new_empty(len(e), len(self.entities))
         scores[tails] = part
-        scores[heads] = self.scorer.heads(r[heads] - len(self.relations), e[heads], start, stop)
+        scores[heads] = self.scorer.heads(r[heads] - len(self.relations), e[heads])
         return scores
 
     def shared_scores(self, h: Tensor, r: Tensor, t: Tensor, others: Tensor) -> Tensor:

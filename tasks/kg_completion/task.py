@@ -1,7 +1,7 @@
 """Training on triples and wrong answers, filtered ranks, and answers to questions."""
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,14 @@ from tasks.folders import write_table
 from tasks.kg_completion import losses
 from tasks.kg_completion.categories import categories
 from tasks.kg_completion.facts import Facts, answers_among, corrupt
-from tasks.kg_completion.model import BLOCK, LinkPredictor
+from tasks.kg_completion.model import LinkPredictor
 from tasks.kg_completion.options import TIES, LinkPredictionOptions
 from tasks.kg_completion.triples import Graph
 from tasks.metrics import filtered_rank_bounds
 
 CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
 AT = (1, 3, 10)
+BLOCK = 1 << 25  # scores that are in memory at once: 128 MB in float32
 SCORES = ("mean_rank", "mrr", *(f"hits@{k}" for k in AT))
 
 
@@ -89,9 +90,9 @@ class LinkPredictionTask(Task):
         weights = self._weights(h, r, batch["t"]) if self.options.subsampling else None
         if self.options.objective == "all_bce":
             rows = torch.arange(len(h), device=h.device).repeat_interleave(batch["offsets"].diff())
-            loss = losses.all_bce(self.model.all_scores(h, r), rows, batch["answers"], self.options.smoothing)
+            loss = losses.all_bce(self.model(h, r), rows, batch["answers"], self.options.smoothing)
         elif (negatives := self.options.negatives) is None:
-            loss = losses.mean(F.cross_entropy(self.model.all_scores(h, r), batch["t"], reduction="none"), weights)
+            loss = losses.mean(F.cross_entropy(self.model(h, r), batch["t"], reduction="none"), weights)
         else:
             loss = self._negative_loss(self._negative_scores(h, r, batch["t"], negatives), negatives, weights)
         sums = {"examples": len(h), "loss": loss.detach() * len(h)}
@@ -151,21 +152,20 @@ class LinkPredictionTask(Task):
         return scores
 
     def _evaluation(self, batch: dict[str, Tensor]) -> Step:
-        e, r, target = batch["e"], batch["r"], batch["target"]
-        parts = []
-        for start in range(0, len(e), size := self._queries_at_once()):
-            part = slice(start, start + size)
-            answers = _known_answers(batch, start, start + size)
-            with torch.autocast(e.device.type, enabled=False):  # scores in half precision would tie
-                scores = self.model(e[part], r[part])
-            parts.append(_columns(*filtered_rank_bounds(scores, target[part], answers)))
-        columns = torch.cat(parts)
-        by_relation = columns.new_zeros(2 * self.n, columns.shape[1]).index_add_(0, r, columns)
-        return Step(columns.new_zeros(()), {"examples": len(e), "ranks": by_relation})
+        parts = (_ranks(scores, batch["target"][some], answers) for some, scores, answers in self._scored(batch))
+        columns = torch.cat([_columns(ranks) for ranks in parts])
+        by_relation = columns.new_zeros(2 * self.n, columns.shape[1]).index_add_(0, batch["r"], columns)
+        return Step(columns.new_zeros(()), {"examples": len(columns), "ranks": by_relation})
 
-    def _queries_at_once(self) -> int:
-        """Queries whose scores are in memory at once."""
-        return max(1, BLOCK // len(self.model.entities))
+    def _scored(self, batch: dict[str, Tensor]) -> Iterator[tuple[slice, Tensor, tuple[Tensor, Tensor]]]:
+        """As many of the queries of a batch at a time as BLOCK allows: which they are, their scores (b, E), and their
+        known answers, as (offsets, entities)."""
+        for start in range(0, len(batch["e"]), size := max(1, BLOCK // len(self.model.entities))):
+            some = slice(start, start + size)
+            offsets = batch["offsets"][start : start + size + 1]
+            with torch.autocast(offsets.device.type, enabled=False):  # scores in half precision would tie
+                scores = self.model(batch["e"][some], batch["r"][some])
+            yield some, scores, (offsets - offsets[0], batch["answers"][int(offsets[0]) : int(offsets[-1])])
 
     def summary(self, sums: dict[str, Any]) -> dict[str, float]:
         if "ranks" not in sums:
@@ -212,14 +212,12 @@ class LinkPredictionTask(Task):
         each says, too, whether it is "known". One that train does not have says "unseen": true. Where the right answer
         is known, it is among them even so, and its "score" and its filtered "rank" are said."""
         predictions = []
-        for start in range(0, len(batch["e"]), size := self._queries_at_once()):
-            e, r = batch["e"][start : start + size], batch["r"][start : start + size]
-            self.known_triples = self.known_triples.to(e.device)
-            scores = self.model(e, r)
-            target, answers = batch["target"][start : start + size], _known_answers(batch, start, start + size)
+        self.known_triples = self.known_triples.to(batch["e"].device)
+        for some, scores, answers in self._scored(batch):
+            e, r, target = (batch[key][some] for key in ("e", "r", "target"))
             has_target = target >= 0
             places = target.clamp_min(0)  # of a question without one, whose rank and score are not said
-            ranks = self._ranks(scores, places, answers) if has_target.any() else [0.0] * len(e)
+            ranks = _ranks(scores, places, answers)[self.options.ties].tolist() if has_target.any() else [0.0] * len(e)
             right = scores.gather(1, places.unsqueeze(1)).squeeze(1)
             if self.options.hide_known:
                 row = torch.arange(len(e), device=e.device).repeat_interleave(answers[0].diff())
@@ -234,13 +232,6 @@ class LinkPredictionTask(Task):
                 predictions.append(answer | {"answers": list(self._answers(zip(*columns, strict=True)))})
         return predictions
 
-    def _ranks(self, scores: Tensor, target: Tensor, answers: tuple[Tensor, Tensor]) -> list[float]:
-        """The filtered rank of each target, with the `ties` of the headline metrics."""
-        optimistic, pessimistic = (rank.double() for rank in filtered_rank_bounds(scores, target, answers))
-        kinds = {"realistic": (optimistic + pessimistic) / 2, "optimistic": optimistic, "pessimistic": pessimistic}
-        ranks: list[float] = kinds[self.options.ties].tolist()
-        return ranks
-
     def _answers(self, candidates: Iterable[tuple[float, int, bool]]) -> Iterable[dict[str, Any]]:
         for score, entity, is_known in candidates:
             if score != -float("inf"):
@@ -253,16 +244,16 @@ class LinkPredictionTask(Task):
         return {"entities": Points(manifold, table[batch["h" if "h" in batch else "e"]])}
 
 
-def _known_answers(batch: dict[str, Tensor], start: int, stop: int) -> tuple[Tensor, Tensor]:
-    """The known answers of some queries of a batch, as (offsets, entities)."""
-    offsets = batch["offsets"][start : stop + 1]
-    return offsets - offsets[0], batch["answers"][int(offsets[0]) : int(offsets[-1])]
+def _ranks(scores: Tensor, target: Tensor, answers: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
+    """The filtered rank (B,) of each target in float64, by each of TIES."""
+    optimistic, pessimistic = (rank.double() for rank in filtered_rank_bounds(scores, target, answers))
+    return {"realistic": (optimistic + pessimistic) / 2, "optimistic": optimistic, "pessimistic": pessimistic}
 
 
-def _columns(optimistic: Tensor, pessimistic: Tensor) -> Tensor:
-    """Of each query (B, 1 + 3 * len(SCORES)) in float64: 1, and for each of TIES what `_scores` takes the means of."""
-    columns = [torch.ones_like(optimistic, dtype=torch.float64)]
-    for rank in ((optimistic + pessimistic).double() / 2, optimistic.double(), pessimistic.double()):
+def _columns(ranks: dict[str, Tensor]) -> Tensor:
+    """Of each query (B, 1 + 3 * len(SCORES)): 1, and for each of TIES what `_scores` takes the means of."""
+    columns = [torch.ones_like(ranks["realistic"])]
+    for rank in (ranks[ties] for ties in TIES):
         columns += [rank, 1 / rank, *((rank <= k).double() for k in AT)]
     return torch.stack(columns, -1)
 

@@ -7,7 +7,6 @@ from tasks.metrics import (
     TYPING_SCORES,
     average_precision,
     filtered_rank_bounds,
-    ranks_in_chunks,
     roc_auc,
     typing_scores,
     typing_sums,
@@ -105,21 +104,6 @@ def test_candidates_without_a_number_count_as_better():
     assert filtered_ranks(scores, torch.tensor([3]), torch.tensor([[-1]])).tolist() == [4]
     with pytest.raises(ValueError, match="NaN"):
         filtered_ranks(scores, torch.tensor([1]), torch.tensor([[-1]]))
-
-
-@pytest.mark.parametrize("chunk", [1, 7, 10, 40, 100])
-def test_in_chunks(chunk):
-    scores, target, answers_by_row = example()
-    sizes = []
-
-    def score(rows):
-        sizes.append(len(rows))
-        return scores[rows]
-
-    ranks = ranks_in_chunks(score, torch.arange(40), target, listed(answers_by_row), chunk)
-    assert torch.equal(ranks, looped(scores, target, answers_by_row, "pessimistic"))
-    assert max(sizes) <= chunk
-    assert ranks_in_chunks(score, torch.arange(0), target[:0], listed([]), chunk).shape == (0,)
 
 
 def test_mistakes():

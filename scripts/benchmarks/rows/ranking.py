@@ -11,7 +11,9 @@ from scripts.benchmarks import peers, triples
 from scripts.benchmarks.measure import Case, Variant
 from scripts.benchmarks.row import Gate, Row, Setting
 from scripts.benchmarks.work import leaf, passes, vectors
-from tasks.metrics import filtered_rank_bounds, ranks_in_chunks
+from tasks.metrics import filtered_rank_bounds
+
+QUERIES = 64  # of one batch, as task.data.eval_batch_size
 
 
 def scoring(setting: Setting, queries: int, entities: int, d: int) -> Case:
@@ -52,8 +54,13 @@ def evaluation(setting: Setting, d: int, loop_queries: int) -> Case:
     answer_lists = answers.split(offsets.diff().tolist())
 
     def ours() -> Tensor:
-        part = offsets[: many + 1], answers[: int(offsets[many])]
-        return ranks_in_chunks(lambda rows: lorentz_products(rows, table), h[:many], targets[:many], part)
+        ranks = []
+        for start in range(0, many, QUERIES):
+            stop = min(start + QUERIES, many)
+            own = offsets[start : stop + 1]
+            known = own - own[0], answers[int(own[0]) : int(own[-1])]
+            ranks.append(filtered_rank_bounds(lorentz_products(h[start:stop], table), targets[start:stop], known)[1])
+        return torch.cat(ranks)
 
     def loop() -> Tensor:
         scores = (peers.hybonet_products(query, table) for query in h[:few])

@@ -67,7 +67,7 @@ def scored(link: model.LinkPredictor, triples: list[tuple[int, int, int]]) -> to
 @ANY
 @RECIPROCAL
 @pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
-def test_all_entities_have_the_scores_of_the_triples(monkeypatch, name, reciprocal, mode):
+def test_all_entities_have_the_scores_of_the_triples(name, reciprocal, mode):
     link = build(name, reciprocal)
     e, r = queries(link)
     expected = one_by_one(link, e, r)
@@ -75,40 +75,20 @@ def test_all_entities_have_the_scores_of_the_triples(monkeypatch, name, reciproc
     tails, heads = r < len(link.relations), r >= len(link.relations)
     assert tails.any()
     assert heads.any()
-    every = (slice(None), tails, heads, slice(0, 1), slice(1, 2))
-    # one block; blocks of 5 entities, the last smaller; of single ones
-    for block, parts in ((1 << 25, every), (5 * len(e), every[:1]), (1, every[:1])):
-        monkeypatch.setattr(model, "BLOCK", block)
-        for some in parts:
-            with mode():
-                scores = link(e[some], r[some])
-            torch.testing.assert_close(scores, expected[some], **tolerance(torch.float64, "identity"))
+    for some in (slice(None), tails, heads, slice(0, 1), slice(1, 2)):
+        with mode():
+            scores = link(e[some], r[some])
+        torch.testing.assert_close(scores, expected[some], **tolerance(torch.float64, "identity"))
 
 
-def test_training_makes_all_scores_at_once(monkeypatch):
+def test_each_query_is_made_once():
     sizes = {"d": 12, "height": 3, "n_filters": 2}
     conve = functools.partial(ConvE, **sizes, input_dropout=0.0, feature_dropout=0.0, hidden_dropout=0.0)
     link = predictor(graph_data(), conve).train()
-    monkeypatch.setattr(model, "BLOCK", 1)
-    assert link.all_scores(*queries(link)).shape == (11, len(link.entities))
+    assert link(*queries(link)).shape == (11, len(link.entities))
     norms = [part for part in link.modules() if hasattr(part, "num_batches_tracked")]
     assert norms
     assert all(part.num_batches_tracked == 1 for part in norms)
-
-
-def test_blocks_are_not_larger_than_BLOCK(monkeypatch):
-    link = build("given", True)
-    e, r = queries(link)
-    sizes, whole = [], link.scorer.tails
-
-    def counted(h, r, start, stop):
-        sizes.append((start, stop))
-        return whole(h, r, start, stop)
-
-    monkeypatch.setattr(model, "BLOCK", 5 * len(e) + 3)
-    monkeypatch.setattr(link.scorer, "tails", counted)
-    link(e, r)
-    assert sizes == [(0, 5), (5, 10), (10, 13)]
 
 
 @ANY

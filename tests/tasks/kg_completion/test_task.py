@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from tasks.errors import UserError
-from tasks.kg_completion import model
 from tasks.kg_completion import task as module
 from tasks.kg_completion.categories import categories
 from tasks.kg_completion.task import AT, CATEGORIES, SCORES, TIES, LinkPredictionTask
@@ -110,7 +109,6 @@ def test_metrics_do_not_depend_on_batches_and_blocks(monkeypatch, size, block):
     whole = graph_data(eval_batch_size=1000)
     task = link_prediction(whole)
     expected = evaluate(task, whole.test_dataloader())
-    monkeypatch.setattr(model, "BLOCK", block)
     monkeypatch.setattr(module, "BLOCK", block)
     assert evaluate(task, graph_data(eval_batch_size=size).test_dataloader()) == pytest.approx(expected, rel=1e-12)
 
