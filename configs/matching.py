@@ -17,7 +17,7 @@ from configs.cells import Cell, TableError
 from configs.errors import paragraph
 from configs.tables import Layout
 from tasks.report import Published
-from tasks.settings import IRRELEVANT, LATER, current, flat
+from tasks.settings import IRRELEVANT, LATER, OPEN, current, flat, is_under
 from tasks.sizes import AUTO
 
 Record = dict[str, Any]
@@ -28,7 +28,6 @@ TRAINER = (
 )  # fmt: skip
 DECISIVE = ("task", "geometry", "encoder", "optim", "fidelity", *(f"trainer.{key}" for key in TRAINER))
 SOURCES = ("task.network", "task.others", "task.training")  # of graphs: encoder and optimiser hold what they take
-OPEN = ("geometry.parts", "geometry.options")  # nodes with keys of the user's: compared as a whole
 
 
 def decisive(config: dict[str, Any]) -> dict[str, Any]:
@@ -125,9 +124,7 @@ def published(record: Record) -> list[Published]:
 def _decides(key: str) -> bool:
     if key in IRRELEVANT or key.rpartition(".")[2] == "seed":
         return False
-    if key.startswith(tuple(f"{name}." for name in (*OPEN, *SOURCES))):
-        return False
-    return any(key == name or key.startswith(f"{name}.") for name in DECISIVE)
+    return is_under(key, DECISIVE) and not is_under(key, (*OPEN, *SOURCES))
 
 
 def _below_null(settings: dict[str, Any], other: dict[str, Any]) -> list[str]:

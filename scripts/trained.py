@@ -22,16 +22,13 @@ from hyperbolic.manifolds import Manifold
 from tasks import resume
 from tasks.base import Task, TaskData
 from tasks.checkpoints import AVERAGE, BEST, LAST
+from tasks.comparison_labels import different, effective
 from tasks.errors import UserError
 from tasks.reading import brief
 from tasks.settings import NAME, flat, settings_of
 
 STATES = {"best": (AVERAGE, BEST), "last": (LAST,)}  # the first that is there; the mean of epochs is what was tested
-# Settings that do not distinguish runs, or are shown elsewhere.
-_LEFT_OUT = re.compile(
-    r"^(paths|logger|paper)(\.|$)|(^|\.)(seed|_target_|_partial_)$|^trainer\.resume$"
-    r"|^geometry\.parts\.\w+\.(manifold|layers)$"
-)
+_LEFT_OUT = re.compile(r"\.(_target_|_partial_)$|^geometry\.parts\.\w+\.(manifold|layers)$")  # from others that follow
 _GEOMETRY = "geometry.name"
 _MOST_SETTINGS = 3  # of a note
 _LETTERS = 60  # of a note in a file's name
@@ -185,17 +182,19 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
 
 
 def _with_note(run: Run, alike: Sequence[Run]) -> Run:
-    keys = [key for key in run.settings if not _LEFT_OUT.search(key) and _differs(key, alike)]
+    keys = _different(alike)
     if _GEOMETRY in keys:  # its name says the rest, but where runs of that name differ
-        same = [other for other in alike if other.settings.get(_GEOMETRY) == run.settings[_GEOMETRY]]
-        rest = [key for key in keys if key.startswith("geometry.") and key != _GEOMETRY and not _differs(key, same)]
-        keys = [_GEOMETRY, *(key for key in keys if key not in (_GEOMETRY, *rest))]
-    words = [f"{key.removesuffix('.name')}={_word(run.settings[key])}" for key in keys[:_MOST_SETTINGS]]
+        same = _different([other for other in alike if other.settings.get(_GEOMETRY) == run.settings[_GEOMETRY]])
+        rest = (key for key in keys if key != _GEOMETRY and (key in same or not key.startswith("geometry.")))
+        keys = [_GEOMETRY, *rest]
+    words = [f"{key.removesuffix('.name')}={_word(run.settings.get(key))}" for key in keys[:_MOST_SETTINGS]]
     return replace(run, note=", ".join(words + ["..."] * (len(keys) > _MOST_SETTINGS)))
 
 
-def _differs(key: str, runs: Sequence[Run]) -> bool:
-    return any(run.settings.get(key) != runs[0].settings.get(key) for run in runs)
+def _different(runs: Sequence[Run]) -> list[str]:
+    """The settings with an effect on results that differ among runs."""
+    settings = different([effective(run.settings) for run in runs])
+    return [key for key in settings[0] if not _LEFT_OUT.search(key)]
 
 
 def _word(value: Any) -> str:

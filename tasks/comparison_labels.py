@@ -8,7 +8,7 @@ from typing import Any
 
 from tasks.errors import readable
 from tasks.record import WITHOUT_EFFECT
-from tasks.settings import IRRELEVANT, LATER, current, flat
+from tasks.settings import IRRELEVANT, LATER, OPEN, current, flat, is_under
 
 Record = Mapping[str, Any]
 Choices = Callable[[Path], Mapping[str, str]]  # of files, by group, of the run with a record
@@ -21,7 +21,6 @@ _NO_SETTING = (
     *(f"trainer.{key}" for key in ("accelerator", "kernels", "devices", "num_nodes", "strategy", "threads")),
 )  # fmt: skip
 _FOLLOWS = re.compile(r"^geometry\.(parts\.\w+\.)?(manifold|layers)$")  # from the geometry's name
-_OPEN = ("geometry.parts.", "geometry.options.", "geometry.settings.")  # where a key that is absent is a setting, too
 _STORED = "checkpoint"  # what a run that went on chose: it says nothing of what that is
 ABSENT = "–"
 LETTERS = 40  # of a value in a title or a note
@@ -30,9 +29,9 @@ LETTERS = 40  # of a value in a title or a note
 def labels_of(records: Mapping[Path, Record], choices: Choices) -> list[dict[str, str]]:
     """What each record has of the settings that differ: by the words of the command line where these say the same, as
     they are fewer, else by the keys of the configuration."""
-    settings = _different([_settings(record) for record in records.values()], _is_open)
+    settings = different([effective(flat(record["config"])) for record in records.values()])
     if len({record["commit"] for record in records.values()}) == 1:  # else the same words may mean other settings
-        words = _different(_named(records, choices), lambda key: True)
+        words = different(_named(records, choices), absent_counts=lambda key: True)
         if _partition(words) == _partition(settings):
             return [{key: _shown(key, value) for key, value in own.items()} for own in words]
     named = [{key: value for key, value in own.items() if not _FOLLOWS.search(key)} for own in settings]
@@ -43,9 +42,9 @@ def labels_of(records: Mapping[Path, Record], choices: Choices) -> list[dict[str
 def unlabelled(records: Sequence[Record], labels: Sequence[Mapping[str, str]]) -> list[str]:
     """The settings that differ and have no label, each with its values: they follow from one that has, as the geometry
     from the encoder."""
-    settings = _different([_settings(record) for record in records], _is_open)
+    settings = different([effective(flat(record["config"])) for record in records])
     keys = [key for key in settings[0] if not _FOLLOWS.search(key)]
-    free = [key for key in keys if not any(key == name or key.startswith(f"{name}.") for name in labels[0])]
+    free = [key for key in keys if not is_under(key, labels[0])]
     texts = {key: dict.fromkeys(_shown(key, own[key]) for own in settings) for key in free}
     return [f"{key} ({', '.join(map(cut, several))})" for key, several in texts.items()]
 
@@ -55,9 +54,9 @@ def cut(value: str) -> str:
     return value if len(value) < LETTERS else f"{value[:LETTERS]}..."
 
 
-def _settings(record: Record) -> dict[str, Any]:
-    """The settings of a run that have an effect on results, by dotted key, seeds left out."""
-    return LATER | {key: value for key, value in current(flat(record["config"])).items() if _counts(key)}
+def effective(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the settings of a run, by dotted key, those that have an effect on results, seeds left out."""
+    return LATER | {key: value for key, value in current(dict(settings)).items() if _counts(key)}
 
 
 def _named(records: Mapping[Path, Record], choices: Choices) -> list[dict[str, Any]]:
@@ -92,7 +91,7 @@ def _words(record: Record) -> dict[str, str]:
 
 def _counts(key: str) -> bool:
     names = (*WITHOUT_EFFECT, *IRRELEVANT, *_NO_SETTING)
-    return not _SEED.search(key) and not any(key == name or key.startswith(f"{name}.") for name in names)
+    return not _SEED.search(key) and not is_under(key, names)
 
 
 def _unnamed(record: Record, key: str, choices: Mapping[str, str]) -> str:
@@ -107,7 +106,9 @@ def _unnamed(record: Record, key: str, choices: Mapping[str, str]) -> str:
     return next((name for name in names if isinstance(name, str) and name), "default")
 
 
-def _different(settings: Sequence[Mapping[str, Any]], absent_counts: Callable[[str], bool]) -> list[dict[str, Any]]:
+def different(
+    settings: Sequence[Mapping[str, Any]], absent_counts: Callable[[str], bool] = lambda key: is_under(key, OPEN)
+) -> list[dict[str, Any]]:
     """Of each the settings that differ: those of which two have different values. What one lacks (None) belongs to a
     class that it does not use, or is newer than it, and is no difference in itself unless `absent_counts`. A node that
     one has and that is null in another one differs as a whole."""
@@ -123,10 +124,6 @@ def _different(settings: Sequence[Mapping[str, Any]], absent_counts: Callable[[s
 def _node(key: str, own: Mapping[str, Any]) -> str | None:
     """A word for a node with settings, where the key is that of one."""
     return "given" if any(name.startswith(f"{key}.") for name in own) else None
-
-
-def _is_open(key: str) -> bool:
-    return key.startswith(_OPEN)
 
 
 def _partition(labels: Sequence[Mapping[str, Any]]) -> list[int]:

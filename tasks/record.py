@@ -26,7 +26,7 @@ from tasks.fingerprints import other_parts
 from tasks.folders import whole_file
 from tasks.local_paths import portable, portable_word
 from tasks.outcome import Outcome
-from tasks.settings import flat
+from tasks.settings import flat, is_under
 
 PACKAGES = ("torch", "geoopt", "pytorch-lightning", "hydra-core", "numpy")
 ROOT = Path(__file__).resolve().parent.parent
@@ -126,7 +126,7 @@ def config_sha256(config: dict[str, Any]) -> str:
 
 def has_no_effect(key: str) -> bool:
     """Whether two runs that differ in this setting alone are the same run."""
-    return any(key == name or key.startswith(f"{name}.") for name in WITHOUT_EFFECT)
+    return is_under(key, WITHOUT_EFFECT)
 
 
 def finished(runs: Path, config: dict[str, Any], sha256: Mapping[str, str]) -> Path | None:

@@ -26,7 +26,7 @@ from tasks.fingerprints import other_parts
 from tasks.folders import whole_file
 from tasks.reading import brief
 from tasks.schedules import FALLING
-from tasks.settings import CONTINUED, IRRELEVANT, LATER, NAME, TAKEN_UP, current, flat, settings_of
+from tasks.settings import CONTINUED, IRRELEVANT, LATER, NAME, TAKEN_UP, current, flat, is_under, settings_of
 
 OF_DATA = ("data.", "sha256.")  # the beginnings of `differences` that are of data
 STOPPED = "it was stopped early, by its trainer.patience"
@@ -80,7 +80,7 @@ def differences(checkpoint: Mapping[str, Any], origin: Origin, keys: tuple[str, 
     by_length = {"trainer.check_val_every_n_epoch"} & {*origin.auto} & {*checkpoint.get("auto", [])}
 
     def compared(key: str) -> bool:
-        return key not in (*IRRELEVANT, *by_length) and any(key == k or key.startswith(f"{k}.") for k in keys)
+        return key not in (*IRRELEVANT, *by_length) and is_under(key, keys)
 
     ours = current(settings_of(origin.config, origin.data))
     theirs = current(settings_of(checkpoint["config"], checkpoint["data"]))

@@ -1,7 +1,7 @@
 """The settings of a run by dotted key: which decide whether two runs go together, and how older ones are read."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tasks.local_paths import portable
@@ -43,6 +43,8 @@ IRRELEVANT = (
     "task.data.held_out.test",
     "task.data.held_out_seed",
 )
+# Nodes whose keys are the user's: one that is absent is a setting, too.
+OPEN = ("geometry.parts", "geometry.options", "geometry.settings")
 # Settings that runs from before them lack, and what was done then.
 LATER = {
     "task.model.loop_bias": False,
@@ -76,6 +78,11 @@ TESTED = (
     "task.data.standardize", "data", "geometry", "encoder",
 )  # fmt: skip
 NAME = re.compile(r"\w[^/\\${}\x00-\x1f\x7f]{0,199}")  # of an experiment or a run, as part of a path
+
+
+def is_under(key: str, names: Iterable[str]) -> bool:
+    """Whether a dotted key is one of some names, or below one."""
+    return any(key == name or key.startswith(f"{name}.") for name in names)
 
 
 def current(settings: dict[str, Any]) -> dict[str, Any]:

@@ -214,6 +214,14 @@ def test_runs_with_the_same_settings_have_titles_with_their_folders(copied):
     assert [run.note for run in read_runs([runs[0], runs[0]])] == ["", ""]
 
 
+def test_settings_without_an_effect_and_those_that_older_runs_lack_are_in_no_title(copied):
+    other = variant(copied, "b", max_epochs=7, devices=2, log_every_n_steps=3)
+    record = json.loads((other / "record.json").read_text())
+    record["config"]["task"]["data"] |= {"cache": "elsewhere", "drop_last": False}
+    (other / "record.json").write_text(json.dumps(record))
+    assert [run.note for run in read_runs([copied, other])] == ["trainer.max_epochs=2", "trainer.max_epochs=7"]
+
+
 def test_titles_have_the_settings_of_runs_with_other_seeds_too(copied):
     folder = variant(copied, "a", max_epochs=7, resume="outputs/x")
     record = json.loads((folder / "record.json").read_text())
@@ -226,16 +234,17 @@ def test_titles_have_the_settings_of_runs_with_other_seeds_too(copied):
 
 
 def test_many_settings_that_differ_are_cut_short_and_titles_differ_all_the_same(copied):
-    others = {"max_epochs": 7, "patience": 9, "devices": 3}
-    folders = [copied, variant(copied, "b", **others, threads=5), variant(copied, "c", **others, threads=6)]
+    others = {"max_epochs": 7, "patience": 9, "min_epochs": 3, "devices": 3}
+    steps = [{"val_check_interval": k} for k in (5, 6)]
+    folders = [copied, *(variant(copied, name, **others, **own) for name, own in zip("bc", steps, strict=True))]
     _, one, other = read_runs(folders)
-    assert one.note == "trainer.devices=3, trainer.max_epochs=7, trainer.patience=9, ..., b"
+    assert one.note == "trainer.max_epochs=7, trainer.min_epochs=3, trainer.patience=9, ..., b"
     assert other.note.endswith("..., c")
 
 
 def test_names_of_files_are_no_longer_than_names_may_be(copied, tmp_path):
-    long = {"accelerator": "cpu" * 60, "strategy": "auto" * 50}
-    runs = [variant(copied, "a", **long), variant(copied, "b", **(long | {"strategy": "ddp" * 70}))]
+    long = {"gradient_clip": "norm" * 60, "precision": "32" * 90}
+    runs = [variant(copied, "a", **long), variant(copied, "b", **(long | {"precision": "64" * 100}))]
     stems = [run.stem for run in read_runs(runs)]
     assert stems[0] != stems[1]
     assert draw(tmp_path / "out", "curves", *runs) == 0
