@@ -5,6 +5,7 @@ import json
 import math
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ from tasks.separators import (
     split_columns,
     wrong_separator,
 )
+from tasks.split_column import SPLIT
 
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 DOUBLED = re.compile(r'"(?:[^"]|"")*""(?:[^"]|"")*"')  # in quotes, and with doubled ones within
@@ -114,11 +116,19 @@ def read_records(
 
     fields: the names that each field has in files. optional: fields that are "" where a file does not have them.
     forms: what is expected, for messages. remedy: of a table whose first line lacks a column that is needed, a sentence
-    that says what makes it readable, from what the first rows have in each column. Raises UserError for a file that
+    that says what makes it readable, from what the first rows have in each column. Warns of a column split that is
+    none of the fields. Raises UserError for a file that
     cannot be read or is empty, and for a table without a column that is needed. One line is held at a time, of rows
     with quotes at most LONGEST characters; a core reads about 100,000 lines a second.
     """
     rows = _read_rows(path, fields, forms, optional, header, remedy)
+    for first in itertools.islice(rows, 1):
+        if isinstance(first[1], dict) and SPLIT.keys() & first[1].keys() - {*optional}:
+            warnings.warn(
+                f"{path}: the column split is not read; write the rows of each split to a file of its own.",
+                stacklevel=2,
+            )
+        rows = itertools.chain([first], rows)
     yield from parse_each(rows, lambda row: pick_fields(row, fields, optional))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Container
 from pathlib import Path
 
 from tasks.errors import UserError
-from tasks.reading import brief
+from tasks.reading import Fault, brief
 
 SPLIT = {"split": ("split",)}  # a field of `name_tables.read_names`
 WORDS = {  # that say a split there, in small letters
@@ -13,12 +13,19 @@ WORDS = {  # that say a split there, in small letters
 }  # fmt: skip
 
 
+def named_split(word: str) -> str:
+    """The split that a word in the column says. Raises Fault for any other than WORDS."""
+    if (split := WORDS.get(word.strip().lower())) is None:
+        raise Fault(f"{brief(word)} is no split; write train, dev or test, or give the column another name")
+    return split
+
+
 def split_of(path: Path, line: int, word: str) -> str | None:
-    """The split that a word in the column says; None where it is empty. Raises UserError, which names file and line,
-    for any other than WORDS."""
-    if word and word.lower() not in WORDS:
-        raise UserError(f"{path}, line {line}: {brief(word)} is no split; write train, dev or test, or nothing.")
-    return WORDS.get(word.lower())
+    """As `named_split`, or None where nothing stands there. Raises UserError, which names file and line."""
+    try:
+        return named_split(word) if word else None
+    except Fault as fault:
+        raise UserError(f"{path}, line {line}: {fault}.") from None
 
 
 def require_train(path: Path, splits: Container[str]) -> None:

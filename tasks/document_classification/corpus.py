@@ -104,9 +104,10 @@ class Arrays(NamedTuple):
 class Corpus(NamedTuple):
     """Arrays, and what their numbers stand for.
 
-    words: of row FIRST on. classes. counts, by split: documents; skipped; sentences; words; unknown (words
-    that are not in the vocabulary); labels, the documents of each class; those of `count_duplicates`, of which
-    documents with the same sentences are. faults: the first that was skipped, by split. files, sha256: by split.
+    words: of row FIRST on. classes. counts, by split: documents; skipped; sentences; words; unknown (words that are not
+    in the vocabulary); labels, the documents of each class; held_out, those of train that were moved there, if some
+    were; those of `count_duplicates`, of which documents with the same sentences are. faults: the first that was
+    skipped, by split. files, sha256: by split.
     """
 
     arrays: Arrays
@@ -133,13 +134,17 @@ def prepare(rows: Iterable[Row], recipe: Recipe) -> Corpus:
         labels.append(label)
         splits.append(SPLITS.index(split))
     keys = np.frombuffer(hashes, np.int64)
-    held_out = _hold_out(np.frombuffer(splits, np.int8), keys, recipe)
+    given = np.frombuffer(splits, np.int8)
+    held_out = _hold_out(given, keys, recipe)
     counted = None if recipe.vocabulary == "all" else held_out == SPLITS.index("train")
     texts, vocabulary = store.encode(counted, recipe.min_count, recipe.max_words)
     names, numbers = classes.finish(np.frombuffer(labels, np.int32))
     words, starts = texts.sentences.ids.numpy(), texts.sentences.starts.numpy()
     arrays = Arrays(words, starts, texts.starts.numpy(), numbers, held_out)
     counts = _counts(arrays, names, faults)
+    for split in recipe.held_out:
+        if drawn := int(((held_out != given) & (held_out == SPLITS.index(split))).sum()):
+            counts[split]["held_out"] = drawn
     check_classes({split: counts[split]["labels"] for split in SPLITS}, "documents", faults["train"].remark)
     for split, own in count_duplicates(keys, numbers, held_out).items():
         counts[split] |= own
@@ -178,6 +183,8 @@ def _hold_out(splits: np.ndarray, keys: np.ndarray, recipe: Recipe) -> np.ndarra
     _, first, group, sizes = np.unique(keys[order], return_index=True, return_inverse=True, return_counts=True)
     left = first.argsort()
     for split, part in recipe.held_out.items():
+        if (splits == SPLITS.index(split)).any():
+            continue
         size = recipe.sizes.get(split)
         most = round(part * len(train))
         taken = _fill(sizes[left], most if size is None else min(most, size), any_size=size is None)

@@ -119,7 +119,6 @@ class DocumentData(LabelledTexts):
         self.selection = one_of("task.data.selection", selection, SELECTIONS)
         self.recipe = Recipe(**recipe)
         self._corpus: Corpus | None = None
-        self._held_out: tuple[str, ...] = ()  # splits without a file
         self._rows: dict[str, Tensor] = {}
 
     def prepared(self) -> Corpus:
@@ -148,10 +147,11 @@ class DocumentData(LabelledTexts):
         """What is unusual about the documents, and which are held out, a sentence for each."""
         for split, fault in corpus.faults.items():
             yield f"{corpus.counts[split]['skipped']:,} documents of {split} were skipped; the first is {fault}."
-        if self._held_out:
-            parts = " and ".join(f"{corpus.counts[split]['documents']:,} for {split}" for split in self._held_out)
+        held_out = {split: count["held_out"] for split, count in corpus.counts.items() if "held_out" in count}
+        if held_out:
+            parts = " and ".join(f"{count:,} for {split}" for split, count in held_out.items())
             yield (
-                f"Held out of train at random, as there are no files: {parts} (task.data.held_out); equal texts stay "
+                f"Held out of train at random, as they are not given: {parts} (task.data.held_out); equal texts stay "
                 "together."
             )
         yield from duplicates_remarks(corpus.counts, self.unit)
@@ -175,7 +175,6 @@ class DocumentData(LabelledTexts):
         held_out = {split: part for split, part in self.recipe.held_out.items() if split not in splits}
         if self.selection == "test":
             held_out.pop("dev", None)
-        self._held_out = tuple(held_out)
         return from_sources(sources, self.form, replace(self.recipe, held_out=held_out), self.cache)
 
     def _made_up(self) -> Corpus:

@@ -14,6 +14,7 @@ from tasks.document_classification.corpus import Document, Row
 from tasks.errors import UserError, known_splits, quoted
 from tasks.reading import LONGEST, UNREADABLE, Fault, decode, existing, open_bytes, reason
 from tasks.rows import read_records
+from tasks.split_column import SPLIT, named_split
 from tasks.split_files import split_name, stems_by_split
 
 ENDINGS = (".jsonl", ".csv", ".tsv", ".jsonl.gz", ".csv.gz", ".tsv.gz")
@@ -139,7 +140,13 @@ def find_sources(place: Path) -> list[Source]:
 
 
 def read_rows(sources: Sequence[Source], form: Form) -> Iterator[Row]:
-    """Split, place and document, or what is wrong with it, of all sources in their order, one after the other."""
+    """Split, place and document, or what is wrong with it, of all sources in their order, one after the other. A single
+    file may have a column split, see `split_column`, where its first document has one; those of train then come first,
+    and the others in the order of SPLITS."""
+    if len(sources) == 1 and (path := sources[0].path).is_file() and _has_splits(path, form):
+        for split in SPLITS:
+            yield from (row for row in _rows_with_splits(path, form) if row[0] == split)
+        return
     for split, path in sources:
         if path.is_dir():
             for label, file in text_files(path):
@@ -148,9 +155,31 @@ def read_rows(sources: Sequence[Source], form: Form) -> Iterator[Row]:
                 except Fault as fault:
                     yield split, str(file), fault
             continue
-        records = read_records(path, form.fields, form.describe(), form.optional, form.header, form.remedy)
-        for number, record in records:
+        for number, record in _records(path, form):
             yield split, f"{path}, line {number}", record if isinstance(record, Fault) else form.document(record)
+
+
+def _has_splits(path: Path, form: Form) -> bool:
+    _, first = next(_records(path, form, *SPLIT), (0, Fault()))
+    return not isinstance(first, Fault) and bool(first["split"])
+
+
+def _rows_with_splits(path: Path, form: Form) -> Iterator[Row]:
+    """As `read_rows`; a document whose split is none is one of train with a fault."""
+    for number, record in _records(path, form, *SPLIT):
+        place = f"{path}, line {number}"
+        if isinstance(record, Fault):
+            yield "train", place, record
+            continue
+        try:
+            yield named_split(record["split"]), place, form.document(record)
+        except Fault as fault:
+            yield "train", place, fault
+
+
+def _records(path: Path, form: Form, *further: str) -> Iterator[tuple[int, dict[str, str] | Fault]]:
+    """The records of a file. further: fields that are read besides, "" where the file does not have them."""
+    return read_records(path, form.fields, form.describe(), (*form.optional, *further), form.header, form.remedy)
 
 
 def text_files(folder: Path) -> list[tuple[str, Path]]:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tasks.document_classification.data import DocumentData
+from tasks.document_classification.sources import Form
 from tasks.errors import UserError
 from tasks.text import PAD, UNK
 from tasks.word_vectors import VectorFiles
@@ -78,13 +79,22 @@ def test_a_record_says_what_was_used(tmp_path, capsys):
     assert str(tmp_path) not in str(facts)
 
 
+def test_splits_that_a_file_gives_are_not_held_out(tmp_path, capsys):
+    rows = [f"{split},{label},{label} word{k}.\n" for k, split in enumerate(["test", "train"] * 6) for label in "xy"]
+    (tmp_path / "mine.csv").write_text("split,label,text\n" + "".join(rows))
+    form = Form(None, ["label"], [["text"]], [])
+    counts = data(tmp_path, tmp_path / "mine.csv", form=form, held_out={"dev": 0.2, "test": 0.2}).fingerprint()["counts"]
+    assert {split: count["documents"] for split, count in counts.items()} == {"train": 10, "dev": 2, "test": 12}
+    assert "Held out of train at random, as they are not given: 2 for dev (task.data.held_out)" in capsys.readouterr().out
+
+
 def test_what_is_held_out_shared_with_train_or_alone_in_its_class_is_said(tmp_path, capsys):
     test = TEST + '"2","Shares","They rise, he said."\n'
     place = folder(tmp_path / "news", TRAIN.replace('"1"', '"food"').replace('"2"', '"sport"') + '"fodd","","Cheese."\n', test)
     place.joinpath("test.csv").write_text(test.replace('"1"', '"food"').replace('"2"', '"sport"'))
     counts = data(tmp_path, place, held_out={"dev": 0.2}, held_out_seed=2).fingerprint()["counts"]
     said = capsys.readouterr().out
-    assert "Held out of train at random, as there are no files: 2 for dev (task.data.held_out); equal texts" in said
+    assert "Held out of train at random, as they are not given: 2 for dev (task.data.held_out); equal texts" in said
     assert "1 of 3 documents of test are in train, too, as the model reads them; they are kept." in said
     assert "Classes with a single document: fodd. Is fodd food?" in said
     assert (counts["dev"]["in_train"], counts["test"]["in_train"]) == (0, 1)

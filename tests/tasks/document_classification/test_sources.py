@@ -147,6 +147,27 @@ def test_what_is_not_there_is_named(tmp_path):
         named_sources(tmp_path, {"trian": "train.csv"}, None)
 
 
+@pytest.mark.parametrize("name", ["mine.csv", "mine.jsonl"])
+def test_a_column_split_of_one_file_says_which_documents_are_of_which_split(tmp_path, name):
+    """Those of train come first, whose labels are the classes; in several files it is not read, which is said."""
+    words = {"a": "Test", "b": "train", "c": "valid", "d": "train", "e": "holdout", "f": ""}
+    if name.endswith("csv"):
+        lines = ["id,split,label,text", *(f"{k},{split},x,{text}" for k, (text, split) in enumerate(words.items()))]
+    else:
+        lines = [json.dumps({"text": text, "label": "x", "split": split}) for text, split in words.items()]
+    (tmp_path / name).write_text("\n".join(lines))
+    fault = "is no split; write train, dev or test, or give the column another name"
+    first = 1 + name.endswith("csv")
+    assert rows(tmp_path / name) == [
+        ("train", "x", ("", "b")), ("train", "x", ("", "d")),
+        (f"{name}, line {first + 4}", f"'holdout' {fault}"), (f"{name}, line {first + 5}", f"'' {fault}"),
+        ("dev", "x", ("", "c")), ("test", "x", ("", "a")),
+    ]  # fmt: skip
+    several = folder(tmp_path / "several", train="label,text,split\nx,a,test\n", test="label,text\nx,b\n")
+    with pytest.warns(UserWarning, match=r"train\.csv: the column split is not read; write the rows of each split to a file"):
+        assert [row[0] for row in rows(several)] == ["train", "test"]
+
+
 def test_a_form_needs_a_label_and_a_text():
     with pytest.raises(UserError, match=r"task\.data\.form needs the name of a label and of at least one text"):
         Form(None, ["label"], [[]], [])
