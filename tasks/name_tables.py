@@ -92,8 +92,9 @@ def read_names(
 
 def read_numbers(path: Path, form: str) -> NameTable:
     """A name and what should be numbers, as texts, of each line of a file that is not blank; the name alone is never
-    empty. The first line names the columns where its first one is of NODES and no other is a number. Between semicolons
-    numbers may have decimal commas.
+    empty. The first line names the columns where one of them is of NODES and none is a number: the name stands there,
+    and a first column without a name beside it, as programs write an index, is left out. Between semicolons numbers may
+    have decimal commas.
 
     form: what a line must be, for messages. Raises UserError as `read_names` does.
     """
@@ -101,10 +102,17 @@ def read_numbers(path: Path, form: str) -> NameTable:
     separators = separators_of(path)
     separator = choose_separator(line, separators, _has_numbers) or likelier_separator(line, separators)
     names = [name.strip() for name in split_columns(line, separator)]
-    is_header = len(names) > 1 and names[0].lower() in NODES and not any(map(_is_number, names[1:]))
+    named = [k for k, name in enumerate(names) if name.lower() in NODES and (name or not k)]
+    is_header = len(names) > 1 and bool(named) and not any(map(_is_number, names))
+    place = next((k for k in named if names[k]), 0) if is_header else 0
     if is_header:
         next(lines)
-    rows = _check(path, _split(path, lines, line, separator), 2, None, form, required=(0,))
+    columns = _split(path, lines, line, separator)
+    if place:
+        places = [place, *(k for k, name in enumerate(names) if k != place and (k or name))]
+        rows, names = _pick(path, columns, places, len(names), form, required=(0,)), [names[k] for k in places]
+    else:
+        rows = _check(path, columns, 2, None, form, required=(0,))
     if separator == ";":
         rows = ((k, [name, *map(_with_point, numbers)]) for k, (name, *numbers) in rows)
     return NameTable(_require_rows(path, rows), tuple(names)) if is_header else NameTable(rows)
@@ -197,6 +205,8 @@ def _check(
             names = ""
             continue
         hint = "" if is_csv(path) else other_separator(line, least, most)
+        if is_row:  # but for what is empty
+            hint = " A column is empty: fill it, or leave the line out."
         if len(columns) > (most or len(columns)) and (names or is_csv(path)):
             remedy = names or "quotes must stand around a name that has the separator in it."
             hint = f" It has {len(columns)} columns, not {most}: {remedy}"

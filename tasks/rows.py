@@ -26,6 +26,7 @@ from tasks.separators import (
 )
 from tasks.split_column import SPLIT
 
+TABLES = (".csv", ".tsv")
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 DOUBLED = re.compile(r'"(?:[^"]|"")*""(?:[^"]|"")*"')  # in quotes, and with doubled ones within
 Example = TypeVar("Example")
@@ -183,12 +184,20 @@ def _read_rows(
 def names_columns(path: Path, fields: Mapping[str, Sequence[str]]) -> bool:
     """Whether the first line of a file .csv or .tsv, packed or not, has a column for each field, so that `read_records`
     reads it as a table. Raises UserError where it cannot be read."""
-    if ending(path) not in (".csv", ".tsv"):
-        return False
+    line = _first_line(path) if ending(path) in TABLES else ""
+    return any(has_columns(split_columns(line, separator), fields) for separator in separators_of(path))
+
+
+def is_other_table(path: Path, fields: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a file .csv or .tsv, packed or not, has neither these columns nor objects of JSON. Raises UserError where
+    it cannot be read."""
+    return ending(path) in TABLES and _first_line(path).strip()[:1] not in ("", "{") and not names_columns(path, fields)
+
+
+def _first_line(path: Path) -> str:
+    """The first line of a file that is not blank; "" without one, and where it cannot be read as text."""
     line = next(itertools.dropwhile(is_blank, read_lines(path)), (0, ""))[1]
-    return isinstance(line, str) and any(
-        has_columns(split_columns(line, separator), fields) for separator in separators_of(path)
-    )
+    return line if isinstance(line, str) else ""
 
 
 def read_new_rows(

@@ -35,7 +35,7 @@ from tasks.labels import Labels
 from tasks.paper import paper_remarks
 from tasks.ragged import FIRST, Documents, encode_texts
 from tasks.reading import Fault, Faults, brief
-from tasks.rows import parse_object, pick_fields, read_examples, read_new_rows
+from tasks.rows import is_other_table, parse_object, pick_fields, read_examples, read_new_rows
 from tasks.word_vectors import VectorFiles
 
 SELECTIONS = ("held_out", "test")
@@ -255,11 +255,18 @@ class DocumentData(LabelledTexts):
         return read_examples(note_labels(lines, name, self.form, labels), name, self._input, "documents", forms)
 
     def read_table(self, path: Path) -> Iterator[tuple[NewDocument, dict[str, str]]] | None:
-        """New documents of a table whose first line has the columns of the form, that of the label perhaps not."""
+        """New documents of a table whose first line has the columns of the form, that of the label perhaps not. Raises
+        UserError for a file .csv or .tsv whose first line has them not."""
 
         def parse(record: dict[str, str]) -> NewDocument:
             return self._new(self.form.document(record).texts)
 
+        if is_other_table(path, self.form.inputs):
+            names = " and ".join(" or ".join(several) for several in self.form.texts)
+            raise UserError(
+                f"{path}: its first line names no column {names}. Name the columns of the texts so, or give texts "
+                "alone, one a line, in a file .txt."
+            )
         return read_new_rows(path, self.form.inputs, parse, self.form.optional)
 
     def read_folder(self, folder: Path) -> Iterator[NewDocument]:

@@ -78,7 +78,10 @@ class Release:
                 "task=typing needs a folder with mentions for train, dev and test, such as train.jsonl, dev.jsonl and "
                 "test.jsonl; name it with data.dir=my_mentions."
             )
-        return Path(self.root).expanduser()
+        folder = Path(self.root).expanduser()
+        if folder.is_file():
+            raise UserError(f"{folder} is a file; name the folder that has the files of train, dev and test.")
+        return folder
 
     def check_selection(self, selection: str | list[str]) -> None:
         """Raises UserError where the selection is neither "available" nor a list of sources."""

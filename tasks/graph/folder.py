@@ -46,7 +46,7 @@ def read_folder(folder: Path, name: str, labelled: bool, splits: bool = True) ->
     Raises UserError, which names file and line, for what cannot be used.
     """
     if not folder.exists():
-        raise UserError(f"There is no folder {folder}; name one that has {EDGES} with data.dir.")
+        raise UserError(f"There is no folder or file {folder}; name one that has {EDGES} with data.dir.")
     if folder.is_file() and labelled:
         raise UserError(f"{folder} is a file; name the folder that has {EDGES} and labels.tsv with data.dir.")
     files = [folder if folder.is_file() else table_file(folder / EDGES) or folder / EDGES]
@@ -80,6 +80,7 @@ def read_folder(folder: Path, name: str, labelled: bool, splits: bool = True) ->
         every = [*(end for _, ends in rows for end in ends), *(fields[0] for _, fields in (*by_name, *labels))]
         number = {node: k for k, node in enumerate(dict.fromkeys(every))}
         described = {fields[0] for _, fields in by_name}
+        _require_common(labels_file, labels, files[0], {end for _, ends in rows for end in ends})
         for caution in _headers(files[0], rows, bool(note), labels_file, [] if labels_note else labels, described):
             warn(caution)
     pairs = np.array([[number[a], number[b]] for _, (a, b) in rows])
@@ -107,6 +108,16 @@ def read_folder(folder: Path, name: str, labelled: bool, splits: bool = True) ->
         alone = graph.names[np.setdiff1d(np.arange(graph.n), edges)[0]]
         warn(f"{folder}: {graph.isolated} nodes have no edge, as {brief(alone)}.")
     return checked(replace(graph, cautions=tuple(cautions)))
+
+
+def _require_common(path: Path, labels: Rows, edges_file: Path, ends: set[str]) -> None:
+    """Raises UserError where no node with a class is one of the `ends` of edges: names are written in two ways."""
+    if labels and ends.isdisjoint(node for _, (node, _) in labels):
+        (k, (node, _)) = labels[-1]
+        raise UserError(
+            f"{path}, line {k}: {brief(node)} is no node of {edges_file.name}, and no other line has one; there "
+            f"nodes are called as {brief(min(ends))}. Write the names alike."
+        )
 
 
 def _headers(

@@ -77,7 +77,8 @@ def _parser(entities: Names, relations: Names) -> Callable[[list[str], str], Que
 
     def parse(columns: list[str], line: str) -> Query:
         if len(columns) != 3 or not all(columns) or columns[0] == columns[2] == UNKNOWN:
-            raise Fault(f"{brief(line)} is no question")
+            blank = "" if all(columns) else f"; what is sought is written {UNKNOWN}"
+            raise Fault(f"{brief(line)} is no question{blank}")
         head, relation, tail = columns
         e, r = entities.number_of(tail if head == UNKNOWN else head), relations.number_of(relation)
         target = None if UNKNOWN in (head, tail) else entities.number_of(tail)

@@ -248,8 +248,8 @@ def _split_file(folder: Path, split: str, held_out: Mapping[str, float]) -> Path
     """The file of a split; None of one that is held out."""
     if not folder.is_dir():
         raise UserError(
-            f"There is no folder {folder}. {EXPECTED} `python scripts/download.py wn18rr` (or fb15k237, umls) fetches "
-            "a known one; data.dir says where that of task=kg is, paths.data_dir or the environment variable "
+            f"There is no folder or file {folder}. {EXPECTED} `python scripts/download.py wn18rr` (or fb15k237, umls) "
+            "fetches a known one; data.dir says where that of task=kg is, paths.data_dir or the environment variable "
             "HYPERBOLIC_DATA where the others are."
         )
     for name in (FILES[split], *OTHER_FILES[split]):

@@ -49,9 +49,9 @@ def find_files(folder: Path) -> list[Source]:
     Raises UserError where there is no folder, or no file for train or test.
     """
     if not folder.is_dir():
+        what = f"{folder} is a file" if folder.exists() else f"There is no folder {folder}"
         raise UserError(
-            f"There is no folder {folder}; name one with data.dir=..., with files such as train.jsonl, dev.jsonl and "
-            "test.jsonl."
+            f"{what}; name a folder with data.dir=..., with files such as train.jsonl, dev.jsonl and test.jsonl."
         )
     stems, commas = stems_by_split(folder, ENDINGS), stems_by_split(folder, COMMAS)
     stems = {split: own or commas[split] for split, own in stems.items()}

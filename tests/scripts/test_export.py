@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import shutil
 import sys
 from unittest import mock
 
@@ -58,6 +59,15 @@ def run(tmp_path_factory):
     result = cli.call(*words, *cli.places(tmp_path_factory.mktemp("export")))
     assert result.code == 0, result.err
     return result.record_path.parent
+
+
+def test_weights_that_were_not_tested_are_told_apart(run, tmp_path, capsys):
+    unfinished = tmp_path / "unfinished"
+    (unfinished / "checkpoints").mkdir(parents=True)
+    shutil.copy(run / "checkpoints" / "last.ckpt", unfinished / "checkpoints")
+    for folder, said in ((run, ""), (unfinished, "note: the run has no best state; the weights are those of its last one, not tested.")):
+        assert export.main([str(folder), "--format", "tsv", "--out", str(tmp_path / "points.tsv")]) == 0
+        assert capsys.readouterr().err.strip() == said
 
 
 @pytest.fixture

@@ -107,7 +107,7 @@ def test_what_is_no_header_is_not_named_as_one(tmp_path, recwarn, text):
         (b"a\tb\r\nann0\r\n", "line 2: 'ann0' is not of the form"),
         (b"a\tb\tc\n", "line 1: 'a\\tb\\tc' is not of the form"),
         (b"a\tb\t0.5\n", "Further columns, such as weights, are not read: cut -f1-2 < FILE > NEW_FILE leaves them out."),
-        (b"a\t\n", "line 1"),
+        (b"a\t\n", "line 1: 'a\\t' is not of the form child <tab> parent (task.data.file). A column is empty: fill it, or leave"),
         (b"", "is empty; it must have lines of the form child <tab> parent (task.data.file)"),
         (b"a\tb\n\xff\tb\n", "line 2: it is not UTF-8 (byte 1); `iconv -f WINDOWS-1252"),
         ("\ufeffa\tb\n".encode("utf-16-le"), "line 1: it is not UTF-8 (byte 1); `iconv -f UTF-16 -t"),

@@ -164,9 +164,12 @@ def test_new_documents_may_be_a_table_with_or_without_labels(tmp_path, name, con
 
 
 def test_a_file_that_is_no_table_is_read_by_its_lines(tmp_path):
-    for name, content in (("a.txt", "title\ttext\nx\ty\n"), ("a.csv", "Rain,It rains\n"), ("a.tsv", '{"title": "text"}\n'), ("b.csv", "")):
+    for name, content in (("a.txt", "title\ttext\nx\ty\n"), ("a.tsv", '{"title": "text"}\n'), ("b.csv", "")):
         (tmp_path / name).write_text(content)
         assert data(tmp_path).read_table(tmp_path / name) is None
+    (tmp_path / "a.csv").write_text('comment,id\n"Rain, and\nwind",7\n')
+    with pytest.raises(UserError, match=r"a\.csv: its first line names no column title and text\. Name the columns of the texts so"):
+        data(tmp_path).read_table(tmp_path / "a.csv")
 
 
 @pytest.mark.parametrize(

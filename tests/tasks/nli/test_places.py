@@ -59,8 +59,10 @@ def test_dev_may_be_absent_and_train_and_test_may_not(tmp_path):
     (tmp_path / "test.jsonl").unlink()
     with pytest.raises(UserError, match=r"no file for test.*begins with test.*as in test\.jsonl"):
         find_files(tmp_path)
-    with pytest.raises(UserError, match=r"no folder .*nowhere; name one with data\.dir="):
+    with pytest.raises(UserError, match=r"no folder .*nowhere; name a folder with data\.dir="):
         find_files(tmp_path / "nowhere")
+    with pytest.raises(UserError, match=r"train\.jsonl is a file; name a folder with data\.dir="):
+        find_files(tmp_path / "train.jsonl")
 
 
 def test_tables_with_commas_are_found_where_there_is_no_other_form(tmp_path):
