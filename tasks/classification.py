@@ -14,6 +14,7 @@ from hyperbolic.layers.classes import ClassLogits
 from tasks.base import NamedPoints, Step, Task
 from tasks.errors import UserError, one_of, rate
 from tasks.folders import write_table
+from tasks.outputs import rounded
 
 WEIGHTS = ("equal", "balanced")
 
@@ -175,7 +176,7 @@ def class_predictions(logits: Tensor, classes: Sequence[str]) -> list[dict[str, 
     """{"label": name, "probabilities": {name: p}} of each row of logits (B, K); p has six digits."""
     predictions = []
     for row, best in zip(logits.softmax(-1).tolist(), logits.argmax(-1).tolist(), strict=True):
-        probabilities = {name: float(f"{p:.6g}") for name, p in zip(classes, row, strict=True)}
+        probabilities = {name: rounded(p) for name, p in zip(classes, row, strict=True)}
         predictions.append({"label": classes[best], "probabilities": probabilities})
     return predictions
 

@@ -48,3 +48,8 @@ class LayerStates(NamedTuple):
     geometry: Geometry
     points: list[Tensor]
     mask: Tensor
+
+
+def rounded(number: float) -> float:
+    """To six digits, as predictions have numbers."""
+    return float(f"{number:.6g}")

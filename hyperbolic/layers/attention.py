@@ -7,7 +7,6 @@ Yang et al. 2016.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 from geoopt import ManifoldParameter
@@ -68,43 +67,40 @@ class DistanceAttention(nn.Module):
     before the position is added. ``beta`` is a trained scalar from U(-0.01, 0.01), its sign free (official code).
 
     Args:
-        manifold: space of the points. d: intrinsic size.
-        linear: builds a linear layer (manifold, d, d). embedding: builds a table (manifold, n, d).
-        add: how a position is added to a point, in this family.
-        n_positions: size of the table of positions; 0 for none.
+        manifold: space of the points. d: intrinsic size. n_positions: size of the table of positions; 0 for none.
         score: "distance": as above; "squared": ``w_i = softmax_i(-d^2(q_i, k_i) / sqrt(d))`` without beta, with the
             squared geodesic distance, or in the Lorentz family the squared Lorentz distance (Chen et al., Eq. 5).
+
+    Subclasses name the linear layer and the table of their family in ``linear`` and ``embedding``, implement ``placed``
+    and guard ``forward``.
 
     Raises:
         ValueError: an unknown score.
     """
 
-    def __init__(
-        self,
-        manifold: Manifold,
-        d: int,
-        linear: Callable[..., nn.Module],
-        embedding: Callable[..., nn.Module],
-        add: Callable[[Tensor, Tensor], Tensor] | None,
-        n_positions: int = 0,
-        score: str = "distance",
-    ):
+    linear: type[nn.Module]
+    embedding: type[nn.Module]
+
+    def __init__(self, manifold: Manifold, d: int, n_positions: int = 0, score: str = "distance"):
         super().__init__()
         if score not in SCORES:
             raise ValueError(f"{name_of(self)}: score must be 'distance' or 'squared', got {score!r}")
         self.manifold, self.d = manifold, d
-        self.query, self.key = linear(manifold, d, d), linear(manifold, d, d)
+        self.query, self.key = self.linear(manifold, d, d), self.linear(manifold, d, d)
         self.n_positions = n_positions
-        self.positions = embedding(manifold, n_positions, d) if n_positions else None
+        self.positions = self.embedding(manifold, n_positions, d) if n_positions else None
         self.beta = nn.Parameter(torch.empty(()).uniform_(-0.01, 0.01)) if score == "distance" else None
-        self.add = add
 
     extra_repr = shows("d", "n_positions")
 
+    def placed(self, x: Tensor, p: Tensor) -> Tensor:
+        """The points x (..., N, D) with the rows p of the table at their positions."""
+        raise NotImplementedError
+
     def pairs(self, x: Tensor, positions: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Queries and keys (..., N, D) of the points x (..., N, D), see :meth:`forward`."""
-        if positions is not None and self.positions is not None and self.add is not None:
-            x = self.add(x, self.positions(positions))
+        if positions is not None and self.positions is not None:
+            x = self.placed(x, self.positions(positions))
         return self.query(x), self.key(x)
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:

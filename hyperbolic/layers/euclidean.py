@@ -259,8 +259,10 @@ class GRU(_Recurrent):
 class Attention(DistanceAttention):
     """Distance attention with Euclidean distances and the weighted mean (the Euclidean twin of Lopez & Strube)."""
 
-    def __init__(self, manifold: Manifold, d: int, n_positions: int = 0, score: str = "distance"):
-        super().__init__(manifold, d, Linear, Embedding, torch.add, n_positions, score)
+    linear, embedding = Linear, Embedding
+
+    def placed(self, x: Tensor, p: Tensor) -> Tensor:
+        return x + p
 
     forward = takes_points("d", flat=True, full=True)(DistanceAttention.forward)
 

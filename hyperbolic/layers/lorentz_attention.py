@@ -163,9 +163,18 @@ class Attention(DistanceAttention):
     the vector of the position.
     """
 
+    manifold: Lorentz
+    linear, embedding = Linear, _Positions
+
     def __init__(self, manifold: Lorentz, d: int, n_positions: int = 0, score: str = "distance"):
         add = _Shift(manifold, d) if n_positions else None
-        super().__init__(manifold, d, Linear, _Positions, add, n_positions, score)
+        super().__init__(manifold, d, n_positions, score)
+        self.add = add
+
+    def placed(self, x: Tensor, p: Tensor) -> Tensor:
+        assert self.add is not None  # as there are positions
+        placed: Tensor = self.add(x, p)
+        return placed
 
     def squared_distance(self, q: Tensor, k: Tensor) -> Tensor:
         """``-2/c - 2 <q, k>_L = 4/c sinh^2(sqrt(c) d(q, k) / 2)``, without cancellation."""

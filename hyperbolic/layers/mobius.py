@@ -95,8 +95,12 @@ class Dropout(nn.Module):
 class Attention(DistanceAttention):
     """Distance attention with Möbius linear queries and keys and the Möbius midpoint (Lopez & Strube 2020)."""
 
-    def __init__(self, manifold: PoincareBall, d: int, n_positions: int = 0, score: str = "distance"):
-        super().__init__(manifold, d, Linear, Embedding, manifold.mobius_add, n_positions, score)
+    manifold: PoincareBall
+    linear: type[nn.Module] = Linear
+    embedding = Embedding
+
+    def placed(self, x: Tensor, p: Tensor) -> Tensor:
+        return self.manifold.mobius_add(x, p)
 
     forward = takes_points("d")(DistanceAttention.forward)
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from hyperbolic.kernels.mlr import lift_points
 from hyperbolic.layers import aggregation, attention, feedforward, mobius
-from hyperbolic.layers.attention import Centroid, DistanceAttention
+from hyperbolic.layers.attention import Centroid
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.distance_heads import DistanceHeads
@@ -117,13 +117,10 @@ class Concat(PointLayer):
         return result
 
 
-class Attention(DistanceAttention):
+class Attention(mobius.Attention):
     """Distance attention of Lopez & Strube 2020 with Poincaré FC layers for queries and keys."""
 
-    def __init__(self, manifold: PoincareBall, d: int, n_positions: int = 0, score: str = "distance"):
-        super().__init__(manifold, d, Linear, Embedding, manifold.mobius_add, n_positions, score)
-
-    forward = takes_points("d")(DistanceAttention.forward)
+    linear = Linear
 
 
 class ContextAttention(attention.ContextAttention):

@@ -157,11 +157,10 @@ class Attention(DistanceAttention):
     """Distance attention with tangent linear queries and keys, the manifold's distance and its centroid;
     positions are added in the tangent space at the origin."""
 
-    def __init__(self, manifold: Manifold, d: int, n_positions: int = 0, score: str = "distance"):
-        super().__init__(manifold, d, Linear, Embedding, self._add, n_positions, score)
+    linear, embedding = Linear, Embedding
 
-    def _add(self, x: Tensor, position: Tensor) -> Tensor:
-        return self.manifold.expmap0(self.manifold.logmap0(x) + self.manifold.logmap0(position))
+    def placed(self, x: Tensor, p: Tensor) -> Tensor:
+        return self.manifold.expmap0(self.manifold.logmap0(x) + self.manifold.logmap0(p))
 
     forward = takes_points("d")(DistanceAttention.forward)
 

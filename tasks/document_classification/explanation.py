@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from hyperbolic.encoders.han import Trace
+from tasks.outputs import rounded
 
 Text = Sequence[Sequence[str]]  # the words of each sentence of a document
 
@@ -23,11 +24,11 @@ def explanations(trace: Trace, texts: Sequence[Text]) -> list[dict[str, Any]]:
         return trace.lorentz_factors(points).tolist() if curved else None
 
     def entry(weight: float | None, of: Any, *place: int, **more: Any) -> dict[str, Any]:
-        numbers: dict[str, Any] = {} if weight is None else {"weight": _rounded(weight)}
+        numbers: dict[str, Any] = {} if weight is None else {"weight": rounded(weight)}
         if curved:
             for k in place:
                 of = of[k]
-            numbers["lorentz_factor"] = _rounded(of)
+            numbers["lorentz_factor"] = rounded(of)
         return {**more, **numbers}
 
     words, sentences, documents = map(factors, (trace.words, trace.sentences, trace.documents))
@@ -41,7 +42,3 @@ def explanations(trace: Trace, texts: Sequence[Text]) -> list[dict[str, Any]]:
             row += 1
         entries.append(entry(None, documents, b) | {"sentences": parts})
     return entries
-
-
-def _rounded(number: float) -> float:
-    return float(f"{number:.6g}")

@@ -14,6 +14,7 @@ from tasks.entity_typing.points import TypingModel
 from tasks.entity_typing.types import GRANULARITIES, TypeInventory
 from tasks.errors import one_of, share, whole
 from tasks.metrics import TYPING_SCORES, typing_scores, typing_sums
+from tasks.outputs import rounded
 
 OBJECTIVES = ("multitask", "bce")
 STRICT = ("set", "ordered")
@@ -131,7 +132,7 @@ class EntityTypingTask(Task):
             index = mask.nonzero().squeeze(-1) if self.top_k is None else torch.arange(len(row))
             index = index[row[index].argsort(descending=True, stable=True)][: self.top_k]
             pairs = zip(index.tolist(), row[index].tolist(), strict=True)
-            types = [{"type": self.names[k], "probability": float(f"{p:.6g}")} for k, p in pairs]
+            types = [{"type": self.names[k], "probability": rounded(p)} for k, p in pairs]
             predictions.append({"types": types})
         return predictions
 

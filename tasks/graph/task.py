@@ -16,6 +16,7 @@ from tasks.graph.links import is_known, wrong_links
 from tasks.graph.model import LinkModel, NodeModel
 from tasks.metrics import average_precision, roc_auc
 from tasks.names import NO_NAME
+from tasks.outputs import rounded
 
 LINK_OBJECTIVES = ("fermi_dirac", "hinge")
 NODE_OBJECTIVES = ("cross_entropy", "hinge")
@@ -161,7 +162,7 @@ class LinkTask(_WholeGraph):
         """Probability and score of pairs (P, 2)."""
         scores = self.model.scores(self.all_points(), pairs)
         columns = zip(torch.sigmoid(self.model.logits(scores)).tolist(), scores.tolist(), strict=True)
-        return [{"probability": float(f"{p:.6g}"), "score": float(f"{s:.6g}")} for p, s in columns]
+        return [{"probability": rounded(p), "score": rounded(s)} for p, s in columns]
 
     def _new_links(self, node: Tensor) -> list[dict[str, Any]]:
         """The `top_k` likeliest links of a node () that the graph does not have, the likeliest first."""

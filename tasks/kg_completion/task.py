@@ -22,6 +22,7 @@ from tasks.kg_completion.model import LinkPredictor
 from tasks.kg_completion.options import TIES, LinkPredictionOptions
 from tasks.kg_completion.triples import Graph
 from tasks.metrics import filtered_rank_bounds
+from tasks.outputs import rounded
 
 CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
 AT = (1, 3, 10)
@@ -228,14 +229,14 @@ class LinkPredictionTask(Task):
             is_known = self.known_triples.contain(e.unsqueeze(-1), r.unsqueeze(-1), place)
             own = zip(has_target.tolist(), ranks, right.tolist(), strict=True)
             for (has, rank, score), *columns in zip(own, best.tolist(), place.tolist(), is_known.tolist(), strict=True):
-                answer: dict[str, Any] = {"rank": rank, "score": float(f"{score:.6g}")} if has else {}
+                answer: dict[str, Any] = {"rank": rank, "score": rounded(score)} if has else {}
                 predictions.append(answer | {"answers": list(self._answers(zip(*columns, strict=True)))})
         return predictions
 
     def _answers(self, candidates: Iterable[tuple[float, int, bool]]) -> Iterable[dict[str, Any]]:
         for score, entity, is_known in candidates:
             if score != -float("inf"):
-                answer = {"entity": self.model.entities[entity], "score": float(f"{score:.6g}")}
+                answer = {"entity": self.model.entities[entity], "score": rounded(score)}
                 answer |= {} if self.options.hide_known else {"known": is_known}
                 yield answer if self.in_train[entity] else answer | {"unseen": True}
 

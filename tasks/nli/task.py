@@ -4,6 +4,7 @@ from typing import Any
 
 from tasks.base import NamedPoints, TaskData
 from tasks.nli.data import NliData
+from tasks.outputs import rounded
 from tasks.ragged import FIRST
 from tasks.sentence_pairs import PairTask
 
@@ -23,5 +24,5 @@ class NliTask(PairTask):
         if weights is not None:
             for prediction, tokens, row in zip(predictions, batch["tokens"], weights.tolist(), strict=True):
                 pairs = zip(tokens, row[: len(tokens)], strict=True)
-                prediction["attention"] = [[token, float(f"{weight:.6g}")] for token, weight in pairs]
+                prediction["attention"] = [[token, rounded(weight)] for token, weight in pairs]
         return predictions

@@ -17,6 +17,7 @@ from hyperbolic.manifolds.charts import convert
 from tasks.base import NamedPoints, Points, Step, Task, TaskData
 from tasks.errors import UserError, number, whole
 from tasks.names import NO_NAME
+from tasks.outputs import rounded
 from tasks.poincare_embeddings.model import NodeEmbeddings
 from tasks.poincare_embeddings.pairs import Ancestors, excluded_pairs, ranks
 from tasks.points_files import write_points
@@ -175,7 +176,7 @@ class EmbeddingTask(Task):
             return predictions
         columns = [column.tolist() for column in self.model.is_a(nodes[pairs], others[pairs])]
         for row, distance, score in zip(pairs.tolist(), *columns, strict=True):
-            predictions[row] = {"distance": float(f"{distance:.6g}"), "is_a": float(f"{score:.6g}")}
+            predictions[row] = {"distance": rounded(distance), "is_a": rounded(score)}
         return predictions
 
     def _nearest(self, nodes: Tensor, rows: Tensor) -> Iterator[tuple[int, list[dict[str, Any]]]]:
@@ -190,7 +191,7 @@ class EmbeddingTask(Task):
         for row, near, far in zip(rows.tolist(), places.tolist(), distances.tolist(), strict=True):
             names = (self.model.names[k] for k in near)
             pairs = zip(names, far, strict=True)
-            yield row, [{"node": name, "distance": float(f"{d:.6g}")} for name, d in pairs]
+            yield row, [{"node": name, "distance": rounded(d)} for name, d in pairs]
 
     def points(self, batch: dict[str, Tensor]) -> dict[str, Points]:
         nodes = batch["children" if "children" in batch else "nodes"]

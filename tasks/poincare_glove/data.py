@@ -18,6 +18,7 @@ from tasks.errors import UserError, known_splits, one_of, toy_recipe, whole
 from tasks.fingerprints import cache_place, identity_of
 from tasks.folders import cached_folder, read_arrays, write_meta
 from tasks.names import Names, pairs_of
+from tasks.outputs import rounded
 from tasks.poincare_glove.cooccurrence import PARTS, pair_counts, write_parts
 from tasks.poincare_glove.corpus import count_words, word_numbers
 from tasks.poincare_glove.toy import write_corpus
@@ -147,7 +148,7 @@ class PoincareGloveData(TaskData):
         """Pairs of words; gold: the logarithm of their weighted count."""
         split = self._split("test")
         for pair, count in zip(split.pairs.tolist(), split.counts.double().log().tolist(), strict=True):
-            yield tuple(pair), {"gold": float(f"{count:.6g}")}
+            yield tuple(pair), {"gold": rounded(count)}
 
     def load(self) -> dict[str, Split]:
         return {part: self._split(part) for part in PARTS}

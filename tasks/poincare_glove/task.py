@@ -15,6 +15,7 @@ from hyperbolic.manifolds.charts import convert
 from tasks.base import NamedPoints, Points, Step, Task, TaskData
 from tasks.errors import positive, whole
 from tasks.names import NO_NAME
+from tasks.outputs import rounded
 from tasks.poincare_glove.model import PoincareGlove
 from tasks.vector_files import write_vectors
 
@@ -79,13 +80,13 @@ class PoincareGloveTask(Task):
             if context != NO_NAME:
                 log_count = float(self.model(word.view(1), context.view(1)))
                 distance = float(manifold.dist(points[word], points[context]))
-                predictions.append({"log_count": float(f"{log_count:.6g}"), "distance": float(f"{distance:.6g}")})
+                predictions.append({"log_count": rounded(log_count), "distance": rounded(distance)})
                 continue
             distances = manifold.dist(points[word], points)
             distances[word] = torch.inf
             near = distances.topk(min(self.top_k, len(points) - 1), largest=False)
             pairs = zip(near.indices.tolist(), near.values.tolist(), strict=True)
-            nearest = [{"word": self.model.words[k], "distance": float(f"{d:.6g}")} for k, d in pairs]
+            nearest = [{"word": self.model.words[k], "distance": rounded(d)} for k, d in pairs]
             predictions.append({"nearest": nearest})
         return predictions
 

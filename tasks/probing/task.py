@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 
 from tasks.base import Step, Task
 from tasks.errors import UserError
+from tasks.outputs import rounded
 from tasks.probing.metrics import LENGTHS, mean_over_lengths, root, spearman
 from tasks.probing.model import LayerProbes
 from tasks.probing.trees import heads_of, spanning_trees
@@ -85,7 +86,7 @@ class ProbingTask(Task):
         predictions = []
         for k, n in enumerate(mask.sum(-1)):
             top = root(depths[k, :n], counted[k, :n])
-            said = [float(f"{depth:.6g}") for depth in depths[k, :n].tolist()]
+            said = [rounded(depth) for depth in depths[k, :n].tolist()]
             tree = zip(heads_of(trees[k, :n, :n], top), counted[k, :n], strict=True)
             heads = [head if counts else None for head, counts in tree]  # of punctuation alone there is no root either
             predictions.append({"heads": heads, "depths": said, "layer": self.layers[best]})
