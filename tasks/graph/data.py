@@ -12,11 +12,12 @@ from torch import Tensor
 
 from tasks.batches import SPLITS, MaskedSplit, Split, TensorSplit
 from tasks.errors import UserError, one_of
-from tasks.graph.folder import CLASSES
+from tasks.graph.folder import CLASSES, ENDS
 from tasks.graph.graph_data import GraphData
-from tasks.graph.queries import KEYS, Ends, read_queries, read_query_table
+from tasks.graph.queries import FORMS, KEYS, read_queries
 from tasks.graph.splits import keys_of, non_edges, parts_of, split_by_class, split_edges, split_nodes
 from tasks.names import pairs_of
+from tasks.node_queries import Ends, read_query_table
 from tasks.rows import read_examples, read_new_rows
 
 CUT_OFF = 0.25  # parts that a graph gains for each held-out edge, from which on it is said
@@ -105,7 +106,7 @@ class LinkData(GraphData):
         return read_queries(lines, name, self.node_names)
 
     def read_table(self, path: Path) -> Iterator[tuple[Ends, dict[str, str]]] | None:
-        return read_query_table(path, self.node_names)
+        return read_query_table(path, self.node_names, ENDS, FORMS)
 
     def encode(self, inputs: Sequence[Ends]) -> Split:
         return TensorSplit({"pair": pairs_of(inputs)})

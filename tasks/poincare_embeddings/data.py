@@ -3,6 +3,7 @@
 import functools
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,16 @@ import torch
 
 from tasks.base import TaskData
 from tasks.batches import SPLITS, Split, TensorSplit
-from tasks.edges import Edges, closure
+from tasks.edges import FIELDS, Edges, closure
 from tasks.errors import sizes_of, toy_recipe, whole
 from tasks.fingerprints import identity_of
 from tasks.hierarchies import Hierarchy
 from tasks.names import Names, pairs_of
+from tasks.node_queries import Ends, read_query_table
 from tasks.poincare_embeddings.pairs import Ancestors
 from tasks.rows import read_examples
+
+FORMS = "a node, or `node <tab> node above it`"
 
 
 class HierarchyData(TaskData):
@@ -91,20 +95,22 @@ class HierarchyData(TaskData):
     def input_keys(self) -> tuple[str, ...]:
         return ("node", "above")
 
-    def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[tuple[int, ...]]:
+    def read_inputs(self, lines: Iterable[bytes], name: str) -> Iterator[Ends]:
         """Nodes, of which the nearest ones are asked for, and pairs of a node and one that may be above it."""
-        form = "Each line is a node, or `node <tab> node above it`"
-        return read_examples(lines, name, self.node_names.ends_of, "nodes", form, self.input_keys)
+        return read_examples(lines, name, self.node_names.ends_of, "nodes", f"Each line is {FORMS}", self.input_keys)
 
-    def encode(self, inputs: Sequence[tuple[int, ...]]) -> Split:
+    def read_table(self, path: Path) -> Iterator[tuple[Ends, dict[str, str]]] | None:
+        return read_query_table(path, self.node_names, FIELDS, FORMS)
+
+    def encode(self, inputs: Sequence[Ends]) -> Split:
         """others: NO_NAME where nearest nodes are asked for."""
         pairs = pairs_of(inputs)
         return TensorSplit({"nodes": pairs[:, 0], "others": pairs[:, 1]})
 
-    def describe(self, example: tuple[int, ...]) -> dict[str, Any]:
+    def describe(self, example: Ends) -> dict[str, Any]:
         return self.node_names.named(example, self.input_keys)
 
-    def test_inputs(self) -> Iterator[tuple[tuple[int, ...], dict[str, Any]]]:
+    def test_inputs(self) -> Iterator[tuple[Ends, dict[str, Any]]]:
         """Every node that has others above it; gold: these."""
         (child, parent), names = self.pairs, self.edges.names
         nodes, starts = np.unique(child, return_index=True)

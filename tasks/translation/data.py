@@ -189,9 +189,11 @@ class TranslationData(TaskData):
         sources = find_sources(self.folder, *names)
         for place in sources.values() if self.table is None else ():
             if place.header and (first := next(place.pairs(), None)):
+                is_header = max(len(first.source.split()), len(first.target.split())) == 1
+                hint = f" If it is a header, call the columns {self.source} and {self.target}." if is_header else ""
                 say(
                     f"{place.paths[0].name}: the first column is {self.source} and the second {self.target}, as "
-                    f"{brief(first.source)} and {brief(first.target)} in the first line.", flush=True,
+                    f"{brief(first.source)} and {brief(first.target)} in the first line.{hint}", flush=True,
                 )  # fmt: skip
         self._held_out = tuple(split for split in SPLITS if split not in sources)
         return from_sources(sources, self.held_out, self.source, self.recipe, self.cache)

@@ -5,8 +5,10 @@ import json
 import pytest
 
 from tasks.errors import UserError
-from tasks.graph.queries import read_queries, read_query_table
+from tasks.graph.folder import ENDS
+from tasks.graph.queries import FORMS, read_queries
 from tasks.names import Names
+from tasks.node_queries import read_query_table
 from tests.cli import call
 from tests.tasks.graph.test_mistakes import start, tree, write
 
@@ -43,25 +45,25 @@ def test_other_lines_are_told(line, said):
 )
 def test_tables_are_read_as_those_of_edges(tmp_path, name, text, others):
     (tmp_path / name).write_text(text, encoding="utf-8")
-    assert list(read_query_table(tmp_path / name, NODES)) == list(zip([(0, 1), (1, 2)], others, strict=True))
+    assert list(read_query_table(tmp_path / name, NODES, ENDS, FORMS)) == list(zip([(0, 1), (1, 2)], others, strict=True))
     (tmp_path / name).write_text(text.replace("ann", "ane"), encoding="utf-8")
     with pytest.raises(UserError, match=rf"{name}, line [12]: mine has no node 'ane'. The nearest spellings: 'ann'"):
-        list(read_query_table(tmp_path / name, NODES))
+        list(read_query_table(tmp_path / name, NODES, ENDS, FORMS))
 
 
 @pytest.mark.parametrize("text", ["source,target,id\nann,,7\nbob,ann,8\n", "ann,\nbob,ann\n"])
 def test_a_row_without_a_second_node_is_a_single_one(tmp_path, text):
     (tmp_path / "e.csv").write_text(text)
-    assert [ends for ends, _ in read_query_table(tmp_path / "e.csv", NODES)] == [(0,), (1, 0)]
+    assert [ends for ends, _ in read_query_table(tmp_path / "e.csv", NODES, ENDS, FORMS)] == [(0,), (1, 0)]
     (tmp_path / "e.csv").write_text(text.replace("bob,ann", ",ann"))
     with pytest.raises(UserError, match=r"e\.csv, line [23]: .*,?ann"):
-        list(read_query_table(tmp_path / "e.csv", NODES))
+        list(read_query_table(tmp_path / "e.csv", NODES, ENDS, FORMS))
 
 
 @pytest.mark.parametrize("text", ["node,note\nann,x\nbob,y\n", "Source;note\nann;x\nbob;y\n"])
 def test_a_table_may_have_single_nodes_alone(tmp_path, text):
     (tmp_path / "e.csv").write_text(text)
-    assert list(read_query_table(tmp_path / "e.csv", NODES)) == [((0,), {"note": "x"}), ((1,), {"note": "y"})]
+    assert list(read_query_table(tmp_path / "e.csv", NODES, ENDS, FORMS)) == [((0,), {"note": "x"}), ((1,), {"note": "y"})]
 
 
 def test_nodes_whose_classes_are_asked_for_may_be_a_table(tmp_path):
@@ -81,7 +83,7 @@ def test_nodes_whose_classes_are_asked_for_may_be_a_table(tmp_path):
 @pytest.mark.parametrize(("name", "text"), [("e.csv", "ann\nbob\n"), ("e.tsv", "ann\tbob\n"), ("e.csv", "ann\tbob\n"), ("e.csv", '{"nodes": ["ann", "bob"]}\n')])
 def test_other_files_are_read_line_by_line(tmp_path, name, text):
     (tmp_path / name).write_text(text)
-    assert read_query_table(tmp_path / name, NODES) is None
+    assert read_query_table(tmp_path / name, NODES, ENDS, FORMS) is None
 
 
 def test_predictions_hand_on_the_other_columns(tmp_path):

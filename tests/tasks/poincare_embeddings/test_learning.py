@@ -1,5 +1,6 @@
 """A small tree can be read off its points, better than off those of a flat plane; and what a user gets wrong is reported."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -68,6 +69,19 @@ def test_what_the_metrics_and_scores_are_worth_is_said(runs):
 
     assert len(said(0.04)) == 1
     assert said(0.13)[1].startswith("13% of what is above a node lies farther from the origin than the node itself")
+
+
+def test_tables_are_read_as_those_of_edges(runs, tmp_path):
+    folder = runs["poincare"][0].record_path.parent
+    (tmp_path / "pairs.csv").write_text("id,parent,child\n7,0,0.1\n8,,0.0\n")
+    output = tmp_path / "answers.jsonl"
+    words = ("mode=predict", f"checkpoint={folder}", f"input={tmp_path / 'pairs.csv'}", f"output={output}", *QUIET)
+    result = call(*words, *places(tmp_path))
+    assert result.code == 0, result.err
+    pair, node = map(json.loads, output.read_text().splitlines())
+    assert (pair["node"], pair["above"], pair["id"], node["node"], node["id"]) == ("0.1", "0", "7", "0.0", "8")
+    assert pair["distance"] > 0
+    assert node["nearest"]
 
 
 def test_the_record_counts_nodes_and_pairs(runs):

@@ -83,8 +83,11 @@ def test_a_table_is_split_and_its_first_pair_is_said(tmp_path, capsys):
     assert min(counts["pairs"] for counts in few.corpus().counts.values()) > 0
     said = capsys.readouterr().out
     assert "pairs.tsv: the first column is en and the second de, as 'a dog runs dog0' and 'ein hund läuft hund0' in" in said
+    assert "If it is a header" not in said
     assert "There is no file for dev:" in said
     assert few.fingerprint()["files"] == dict.fromkeys(("train", "dev", "test"), "pairs.tsv")
+    data(write(tmp_path / "named", {"pairs.tsv": ["English\tGerman", *lines]}) / "pairs.tsv", tmp_path / "cache").corpus()
+    assert "'German' in the first line. If it is a header, call the columns en and de." in capsys.readouterr().out
     write(tmp_path / "texts", {"pairs.tsv": lines[:1]})
     with pytest.raises(UserError, match=r"Of 1 pairs of sentences in pairs.tsv none is held out for dev .*shares.dev=0.3"):
         data(tmp_path / "texts" / "pairs.tsv", tmp_path / "cache").corpus()
