@@ -25,7 +25,6 @@ from scripts.exports.formats import FORMATS, Table, write  # noqa: E402
 from scripts.trained import read_run, restore  # noqa: E402
 from tasks import exported, resume, vocabularies  # noqa: E402
 from tasks.base import NamedPoints  # noqa: E402
-from tasks.checkpoints import LAST  # noqa: E402
 from tasks.errors import UserError, plain_warnings  # noqa: E402
 
 FLAT, FOLDER = "euclidean", "folder"
@@ -41,9 +40,11 @@ def main(arguments: list[str] | None = None) -> int:
     if options.format != FOLDER and options.out and options.out.is_dir():
         raise UserError(f"--out {options.out} is a folder; name a file.")
     run = read_run(options.run)
-    checkpoint = resume.read(run.folder, str(run.folder))  # of the weights that were tested
-    if checkpoint["file"].name == LAST:
-        print("note: the run has no best state; the weights are those of its last one, not tested.", file=sys.stderr)
+    checkpoint = resume.read(run.folder, str(run.folder))
+    if not (run.folder / "record.json").is_file():
+        state = checkpoint["file"].name.removesuffix(".ckpt")
+        note = f"note: the run was not at its end: these are the weights of its {state} state, not tested."
+        print(note, file=sys.stderr)
     trained = restore(run, checkpoint, portable=True)  # names are in the checkpoint
     with torch.no_grad():
         kinds = trained.task.named_points(trained.data)

@@ -172,7 +172,10 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
     """The runs in folders, see `read_run`; those of one name have a note: the settings that differ among them, the seed
     apart, and where that does not tell them apart, what their folders are called."""
     runs = [read_run(folder) for folder in folders]
-    with_notes = [_with_note(run, [other for other in runs if other.name == run.name]) for run in runs]
+    notes: dict[Path, str] = {}
+    for name in {run.name for run in runs}:
+        notes |= _notes([run for run in runs if run.name == name])
+    with_notes = [replace(run, note=notes[run.folder]) for run in runs]
     return [
         replace(run, note=", ".join(filter(None, [run.note, run.folder.resolve().name])))
         if len({other.folder.resolve() for other in with_notes if other.stem == run.stem}) > 1
@@ -181,20 +184,19 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
     ]
 
 
-def _with_note(run: Run, alike: Sequence[Run]) -> Run:
-    keys = _different(alike)
-    if _GEOMETRY in keys:  # its name says the rest, but where runs of that name differ
-        same = _different([other for other in alike if other.settings.get(_GEOMETRY) == run.settings[_GEOMETRY]])
-        rest = (key for key in keys if key != _GEOMETRY and (key in same or not key.startswith("geometry.")))
-        keys = [_GEOMETRY, *rest]
-    words = [f"{key.removesuffix('.name')}={_word(run.settings.get(key))}" for key in keys[:_MOST_SETTINGS]]
-    return replace(run, note=", ".join(words + ["..."] * (len(keys) > _MOST_SETTINGS)))
-
-
-def _different(runs: Sequence[Run]) -> list[str]:
-    """The settings with an effect on results that differ among runs."""
+def _notes(runs: Sequence[Run]) -> dict[Path, str]:
+    """What tells runs of one name apart, by folder: the settings with an effect on results that differ."""
+    notes = {}
     settings = different([effective(run.settings) for run in runs])
-    return [key for key in settings[0] if not _LEFT_OUT.search(key)]
+    for run, own in zip(runs, settings, strict=True):
+        keys = [key for key in own if not _LEFT_OUT.search(key)]
+        if _GEOMETRY in keys:  # its name says the rest, but where runs of that name differ
+            same = [other for other in settings if other[_GEOMETRY] == own[_GEOMETRY]]
+            free = {key for key in keys if any(other[key] != own[key] for other in same)}
+            keys = [_GEOMETRY, *(key for key in keys if key in free or not key.startswith("geometry."))]
+        words = [f"{key.removesuffix('.name')}={_word(own[key])}" for key in keys[:_MOST_SETTINGS]]
+        notes[run.folder] = ", ".join(words + ["..."] * (len(keys) > _MOST_SETTINGS))
+    return notes
 
 
 def _word(value: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tasks.errors import readable
 from tasks.record import WITHOUT_EFFECT
-from tasks.settings import IRRELEVANT, LATER, OPEN, current, flat, is_under
+from tasks.settings import DRAWING, IRRELEVANT, LATER, OPEN, current, flat, is_under
 
 Record = Mapping[str, Any]
 Choices = Callable[[Path], Mapping[str, str]]  # of files, by group, of the run with a record
@@ -91,7 +91,7 @@ def _words(record: Record) -> dict[str, str]:
 
 def _counts(key: str) -> bool:
     names = (*WITHOUT_EFFECT, *IRRELEVANT, *_NO_SETTING)
-    return not _SEED.search(key) and not is_under(key, names)
+    return key in DRAWING or (not _SEED.search(key) and not is_under(key, names))
 
 
 def _unnamed(record: Record, key: str, choices: Mapping[str, str]) -> str:

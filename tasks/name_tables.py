@@ -22,6 +22,7 @@ from tasks.separators import (
 Row = tuple[int, list[str]]  # the number of a line, and its columns
 Rows = list[Row]
 Lines = Iterator[tuple[int, str | Fault]]
+INDEX = ("", "index", "unnamed: 0")  # of a column of row numbers before the node's
 NODES = ("", "node", "id", "name")  # of the first column of a table of numbers; programs leave out that of an index
 
 
@@ -93,7 +94,7 @@ def read_names(
 def read_numbers(path: Path, form: str) -> NameTable:
     """A name and what should be numbers, as texts, of each line of a file that is not blank; the name alone is never
     empty. The first line names the columns where one of them is of NODES and none is a number: the name stands there,
-    and a first column without a name beside it, as programs write an index, is left out. Between semicolons numbers may
+    and a first column before it that is an index, called as in INDEX, is left out. Between semicolons numbers may
     have decimal commas.
 
     form: what a line must be, for messages. Raises UserError as `read_names` does.
@@ -109,7 +110,10 @@ def read_numbers(path: Path, form: str) -> NameTable:
         next(lines)
     columns = _split(path, lines, line, separator)
     if place:
-        places = [place, *(k for k, name in enumerate(names) if k != place and (k or name))]
+        others = [k for k, name in enumerate(names) if k != place and (k or name.lower() not in INDEX)]
+        if not others:
+            raise UserError(f"{path}: the first line, {brief(line)}, names no column of numbers beside {names[place]}.")
+        places = [place, *others]
         rows, names = _pick(path, columns, places, len(names), form, required=(0,)), [names[k] for k in places]
     else:
         rows = _check(path, columns, 2, None, form, required=(0,))

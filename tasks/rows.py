@@ -117,17 +117,17 @@ def read_records(
 
     fields: the names that each field has in files. optional: fields that are "" where a file does not have them.
     forms: what is expected, for messages. remedy: of a table whose first line lacks a column that is needed, a sentence
-    that says what makes it readable, from what the first rows have in each column. Warns of a column split that is
-    none of the fields. Raises UserError for a file that
-    cannot be read or is empty, and for a table without a column that is needed. One line is held at a time, of rows
-    with quotes at most LONGEST characters; a core reads about 100,000 lines a second.
+    that says what makes it readable, from what the first rows have in each column. Warns of a column split that is none
+    of the fields. Raises UserError for a file that cannot be read or is empty, and for a table without a column that is
+    needed. One line is held at a time, of rows with quotes at most LONGEST characters; a core reads about 100,000 lines
+    a second.
     """
     rows = _read_rows(path, fields, forms, optional, header, remedy)
+    known = {*optional, *itertools.chain(*fields.values())}
     for first in itertools.islice(rows, 1):
-        if isinstance(first[1], dict) and SPLIT.keys() & first[1].keys() - {*optional}:
+        if isinstance(first[1], dict) and any(key.lower() in SPLIT for key in first[1].keys() - known):
             warnings.warn(
-                f"{path}: the column split is not read; write the rows of each split to a file of its own.",
-                stacklevel=2,
+                f"{path}: the column split is not read, as each split is to have a file of its own.", stacklevel=2
             )
         rows = itertools.chain([first], rows)
     yield from parse_each(rows, lambda row: pick_fields(row, fields, optional))
@@ -186,6 +186,16 @@ def names_columns(path: Path, fields: Mapping[str, Sequence[str]]) -> bool:
     reads it as a table. Raises UserError where it cannot be read."""
     line = _first_line(path) if ending(path) in TABLES else ""
     return any(has_columns(split_columns(line, separator), fields) for separator in separators_of(path))
+
+
+def has_column(path: Path, name: str) -> bool:
+    """Whether the first line of a table has a column of this name, in any case of letters, or any object of a file of
+    JSON lines such a key. Raises UserError where it cannot be read."""
+    line = _first_line(path)
+    if not line.lstrip().startswith("{"):
+        return any(has_columns(split_columns(line, separator), {name: [name]}) for separator in separators_of(path))
+    named = (line for _, line in read_lines(path) if isinstance(line, str) and f'"{name}"' in line)
+    return any(isinstance(row, dict) and name in row for _, row in parse_each(enumerate(named), parse_object))
 
 
 def is_other_table(path: Path, fields: Mapping[str, Sequence[str]]) -> bool:

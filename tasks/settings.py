@@ -24,6 +24,8 @@ CONTINUED = (
 )
 # What must be besides for `trainer.resume=auto` to take a run for the one that it begins.
 TAKEN_UP = (*CONTINUED, "trainer.check_val_every_n_epoch")
+# What decides which examples are drawn for dev and test.
+DRAWING = ("task.data.held_out.dev", "task.data.held_out.test", "task.data.held_out_seed")
 # What may differ all the same: results do not depend on it.
 IRRELEVANT = (
     "task.data.root",
@@ -39,9 +41,7 @@ IRRELEVANT = (
     "task.data.release.root",
     "task.data.preparation.cache",
     "task.data.preparation.workers",
-    "task.data.held_out.dev",  # of which the fingerprints of the splits tell
-    "task.data.held_out.test",
-    "task.data.held_out_seed",
+    *DRAWING,  # of which the fingerprints of the splits tell
 )
 # Nodes whose keys are the user's: one that is absent is a setting, too.
 OPEN = ("geometry.parts", "geometry.options", "geometry.settings")

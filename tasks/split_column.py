@@ -16,7 +16,9 @@ WORDS = {  # that say a split there, in small letters
 def named_split(word: str) -> str:
     """The split that a word in the column says. Raises Fault for any other than WORDS."""
     if (split := WORDS.get(word.strip().lower())) is None:
-        raise Fault(f"{brief(word)} is no split; write train, dev or test, or give the column another name")
+        raise Fault(
+            f"{brief(word)} is no split; write train, dev or test, leave it empty, or give the column another name"
+        )
     return split
 
 

@@ -33,16 +33,17 @@ def takes_points(*sizes: str | None, flat: bool = False, full: bool | None = Non
     Args:
         sizes: for each of these arguments in turn, the attribute of the layer with its intrinsic size (None: points of
             any size); a name followed by ``*`` is the attribute with the sizes of a variable number of arguments.
-        flat: the arguments are vectors; only their size is checked.
+        flat: the arguments are vectors, of which only the size is checked.
         full: half-precision arguments are cast to float32 and autocast is switched off inside, as manifold mathematics
             needs it. Left out, this is done for points and not for vectors.
 
     Numbers (masks, rows of tables) are not looked at where something follows the operations, as ``torch.compile`` does:
     shapes are.
 
-    Before ``forward`` runs, the number of coordinates is checked; and where :func:`validate_points` has been called on
-    the layer, every point is checked to lie on the manifold. Arguments that are None are left alone. As for any module,
-    ``backward`` is to be called outside of autocast, which would reach the gradients.
+    Before ``forward`` runs, the number of coordinates is checked, and once the manifold, see :func:`check_manifold`;
+    and where :func:`validate_points` has been called on the layer, every point is checked to lie on the manifold.
+    Arguments that are None are left alone. As for any module, ``backward`` is to be called outside of autocast, which
+    would reach the gradients.
 
     Raises (from ``forward``):
         ValueError: a wrong number of coordinates. OffManifoldError: in validation, a point off the manifold.

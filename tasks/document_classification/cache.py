@@ -31,7 +31,7 @@ def from_sources(sources: Sequence[Source], form: Form, recipe: Recipe, cache: P
         places = {split: [k for k, s in enumerate(sources) if s.split == split] for split in SPLITS}
         files = {split: own or places["train"] for split, own in places.items()}  # train's, where it is held out
         sha256 = {split: joined_sha256([shas[k] for k in own]) for split, own in files.items()}
-        for split in recipe.held_out:
+        for split in (s for s in SPLITS[1:] if not places[s] and corpus.counts[s]["documents"]):
             rows = np.flatnonzero(corpus.arrays.splits == SPLITS.index(split)).astype("<i8")
             sha256[split] = part_sha256(sha256[split], rows.tobytes())
         return corpus._replace(

@@ -38,7 +38,7 @@ class Recipe(TextOptions):
     max_sentences: most sentences of a document; further ones are cut off. language: of the sentences, see
     `split_sentences`. clean: see `cleaning.clean`. classes: by class the labels that it stands for; None: the labels of
     train, in alphabetical order. max_words: most words of the vocabulary, the most frequent; None: any. held_out: by
-    split (dev, test) the share of the train documents that becomes it, where it has no file; those with the same
+    split (dev, test) the share of the train documents that becomes it, where it is not given; those with the same
     sentences stay together. held_out_seed: draws them. sizes: by split how many documents are used, from the first;
     None: all. on_error: fail | skip, at a document that cannot be used.
     """

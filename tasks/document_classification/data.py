@@ -262,10 +262,10 @@ class DocumentData(LabelledTexts):
             return self._new(self.form.document(record).texts)
 
         if is_other_table(path, self.form.inputs):
-            names = " and ".join(" or ".join(several) for several in self.form.texts)
+            names = ", and ".join(" or ".join(several) for several in self.form.texts)
             raise UserError(
-                f"{path}: its first line names no column {names}. Name the columns of the texts so, or give texts "
-                "alone, one a line, in a file .txt."
+                f"{path}: its first line does not name the columns {names}. Name the columns of the texts so, between "
+                "commas or semicolons in a .csv and tabs in a .tsv, or give texts alone, one a line, in a file .txt."
             )
         return read_new_rows(path, self.form.inputs, parse, self.form.optional)
 

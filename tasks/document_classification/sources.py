@@ -3,6 +3,8 @@
 import itertools
 import re
 import shlex
+import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +15,8 @@ from tasks.column_names import guess_columns, list_names
 from tasks.document_classification.corpus import Document, Row
 from tasks.errors import UserError, known_splits, quoted
 from tasks.reading import LONGEST, UNREADABLE, Fault, decode, existing, open_bytes, reason
-from tasks.rows import read_records
-from tasks.split_column import SPLIT, named_split
+from tasks.rows import has_column, read_records
+from tasks.split_column import SPLIT, named_split, require_train
 from tasks.split_files import split_name, stems_by_split
 
 ENDINGS = (".jsonl", ".csv", ".tsv", ".jsonl.gz", ".csv.gz", ".tsv.gz")
@@ -140,12 +142,11 @@ def find_sources(place: Path) -> list[Source]:
 
 
 def read_rows(sources: Sequence[Source], form: Form) -> Iterator[Row]:
-    """Split, place and document, or what is wrong with it, of all sources in their order, one after the other. A single
-    file may have a column split, see `split_column`, where its first document has one; those of train then come first,
-    and the others in the order of SPLITS."""
-    if len(sources) == 1 and (path := sources[0].path).is_file() and _has_splits(path, form):
-        for split in SPLITS:
-            yield from (row for row in _rows_with_splits(path, form) if row[0] == split)
+    """Split, place and document, or what is wrong with it, of all sources in their order, one after the other. Where a
+    single file has a column split, see `split_column`, the documents of train come first."""
+    if len(sources) == 1 and _has_splits(sources[0].path, form):
+        yield from _rows_of_train(sources[0].path, form)
+        yield from (row for row in _rows_with_splits(sources[0].path, form) if row[0] not in ("", "train"))
         return
     for split, path in sources:
         if path.is_dir():
@@ -160,19 +161,33 @@ def read_rows(sources: Sequence[Source], form: Form) -> Iterator[Row]:
 
 
 def _has_splits(path: Path, form: Form) -> bool:
-    _, first = next(_records(path, form, *SPLIT), (0, Fault()))
-    return not isinstance(first, Fault) and bool(first["split"])
+    """Whether a source has a column split that is none of the fields of a document."""
+    return path.is_file() and "split" not in itertools.chain(*form.fields.values()) and has_column(path, "split")
+
+
+def _rows_of_train(path: Path, form: Form) -> Iterator[Row]:
+    """Those of the `_rows_with_splits` that are of train. Raises UserError where there is none, and warns of documents
+    of no split, which are left out."""
+    counts = Counter[str]()
+    for row in _rows_with_splits(path, form):
+        counts[row[0]] += 1
+        if row[0] == "train":
+            yield row
+    require_train(path, counts)
+    if without := counts[""]:
+        warnings.warn(f"{path}: {without:,} documents have no split and are left out.", stacklevel=2)
 
 
 def _rows_with_splits(path: Path, form: Form) -> Iterator[Row]:
-    """As `read_rows`; a document whose split is none is one of train with a fault."""
+    """As `read_rows`, in the order of the file, with "" for no split; a document whose split is none of `split_column`
+    is one of train with a fault."""
     for number, record in _records(path, form, *SPLIT):
         place = f"{path}, line {number}"
         if isinstance(record, Fault):
             yield "train", place, record
             continue
         try:
-            yield named_split(record["split"]), place, form.document(record)
+            yield named_split(record["split"]) if record["split"] else "", place, form.document(record)
         except Fault as fault:
             yield "train", place, fault
 

@@ -102,7 +102,7 @@ def _no_numbers(values: Sequence[str], columns: Sequence[str] | None, count: int
     if not values[wrong]:
         return f"has an empty cell in {where}. Give it a number there, such as the mean of the others, or leave it out."
     header = "" if columns or any(map(is_number, values)) or not is_first else (
-        f" If this line names the columns, the first one must be called {', '.join(NODES[1:-1])} or {NODES[-1]}."
+        f" If this line names the columns, one of them must be called {', '.join(NODES[1:-1])} or {NODES[-1]}."
     )  # fmt: skip
     return (
         f"has {brief(values[wrong])} in {where}, and features are numbers with a decimal point. Code a category as "

@@ -50,10 +50,11 @@ class Notes:
 class Graph:
     """Triples in numbers.
 
-    name: of the folder or the file. entities, relations: names by number, in the order of their first appearance in
-    train, dev, test (head before tail). triples: by split, long (N, 3) with columns head, relation, tail, no row twice.
-    files, sha256: the file of each split and its fingerprint. notes: by split. headers: the splits whose file names its
-    columns in the first line. held_out: the splits that were held out of train. cautions: of their files, sentences.
+    name: of the folder or the file. entities, relations: names by number, in the order of their first appearance in the
+    files of train, dev, test (head before tail). triples: by split, long (N, 3) with columns head, relation, tail, no
+    row twice. files, sha256: the file of each split and its fingerprint. notes: by split. headers: the splits whose
+    file names its columns in the first line. held_out: the splits that were held out of train. cautions: of their
+    files, sentences.
     """
 
     name: str
@@ -97,8 +98,9 @@ class Graph:
                 f"{self._words(self.triples['train'][0])}, are in no other. If it is a header, remove it: it was read "
                 "as a triple."
             )
+        one_file = len({*self.files.values()}) < len(self.files)
         for split, notes in self.notes.items():
-            where = self._place(self.files[split]) + (f" ({split})" if self.files[split] == self.name else "")
+            where = self._place(self.files[split]) + (f" ({split})" if one_file else "")
             if notes.duplicates:
                 n = notes.duplicates
                 remarks.append(f"{where}: {n} of {notes.rows} rows repeat earlier ones and were dropped.")
@@ -150,9 +152,9 @@ def read_graph(folder: Path, held_out: Mapping[str, float] | None = None, seed: 
     Rows are `head <tab> relation <tab> tail` in UTF-8, with Unix or Windows ends of lines; blank lines at the end of a
     file are passed over. In files .csv commas or semicolons separate the columns, which may be in quotes, and a first
     line may name the columns of any file, see `read_names`; in these blank lines are passed over anywhere. A column
-    split of the one file says of which split a triple is, see `split_column`; triples of none are left out. Rows
-    that repeat an earlier one of the same file are dropped, triples of dev and test that an earlier split has too are
-    kept; `Graph.remarks` reports both.
+    split of the one file that there is says of which split a triple is, see `split_column`; triples of none are left
+    out. Rows that repeat an earlier one of the same file are dropped, triples of dev and test that an earlier split has
+    too are kept; `Graph.remarks` reports both.
 
     held_out: by split the share of train that it is where nothing is given for it, see `hold_out`, drawn from `seed`.
 
@@ -172,7 +174,7 @@ def read_graph(folder: Path, held_out: Mapping[str, float] | None = None, seed: 
     sha256: dict[str, str] = {}
     headers: dict[str, str] = {}
     for split, path in paths.items():
-        reader = TripleReader(path, *numbers, given_splits=folder.is_file())
+        reader = TripleReader(path, *numbers, given_splits=len(paths) == 1)
         arrays[split], sha256[split] = reader.read()
         headers |= {split: f"{reader.note}."} if reader.note else {}
         if reader.parts:
@@ -185,7 +187,12 @@ def read_graph(folder: Path, held_out: Mapping[str, float] | None = None, seed: 
     numbers.clear()
     files = {split: paths.get(split, paths["train"]).name for split in SPLITS}
     if missing := [split for split in SPLITS if split not in arrays and split not in shares]:
-        raise UserError(f"{folder} is one file, and task.data.held_out has no share for {missing[0]}. {EXPECTED}")
+        here = f"has no triples for {missing[0]}" if reader.parts else "is one file"
+        remedy = f"give some the split {missing[0]}, or set" if reader.parts else "set"
+        raise UserError(
+            f"{folder} {here}, and task.data.held_out has no share for {missing[0]}; {remedy} "
+            f"task.data.held_out.{missing[0]}=0.1. {EXPECTED}"
+        )
     if shares := {split: share for split, share in shares.items() if split not in arrays}:
         distinct = np.sort(np.unique(arrays["train"], axis=0, return_index=True)[1])
         if repeated := len(arrays["train"]) - len(distinct):

@@ -65,7 +65,8 @@ def test_weights_that_were_not_tested_are_told_apart(run, tmp_path, capsys):
     unfinished = tmp_path / "unfinished"
     (unfinished / "checkpoints").mkdir(parents=True)
     shutil.copy(run / "checkpoints" / "last.ckpt", unfinished / "checkpoints")
-    for folder, said in ((run, ""), (unfinished, "note: the run has no best state; the weights are those of its last one, not tested.")):
+    note = "note: the run was not at its end: these are the weights of its last state, not tested."
+    for folder, said in ((run, ""), (unfinished, note)):
         assert export.main([str(folder), "--format", "tsv", "--out", str(tmp_path / "points.tsv")]) == 0
         assert capsys.readouterr().err.strip() == said
 

@@ -220,6 +220,15 @@ def test_settings_without_an_effect_and_those_that_older_runs_lack_are_in_no_tit
     record["config"]["task"]["data"] |= {"cache": "elsewhere", "drop_last": False}
     (other / "record.json").write_text(json.dumps(record))
     assert [run.note for run in read_runs([copied, other])] == ["trainer.max_epochs=2", "trainer.max_epochs=7"]
+    record["config"]["task"]["data"] |= {"drop_last": True, "held_out_seed": 3}
+    record["config"]["trainer"]["max_epochs"] = 2
+    (other / "record.json").write_text(json.dumps(record))
+    drawn = variant(copied, "c")
+    record["config"]["task"]["data"]["held_out_seed"] = 4
+    (drawn / "record.json").write_text(json.dumps(record))
+    notes = [run.note for run in read_runs([copied, other, drawn])]
+    assert notes[0].startswith("task.data.drop_last=false, task.data.held_out_seed=")  # what older runs did
+    assert notes[1:] == [f"task.data.drop_last=true, task.data.held_out_seed={k}" for k in (3, 4)]
 
 
 def test_titles_have_the_settings_of_runs_with_other_seeds_too(copied):

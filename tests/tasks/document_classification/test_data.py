@@ -168,7 +168,7 @@ def test_a_file_that_is_no_table_is_read_by_its_lines(tmp_path):
         (tmp_path / name).write_text(content)
         assert data(tmp_path).read_table(tmp_path / name) is None
     (tmp_path / "a.csv").write_text('comment,id\n"Rain, and\nwind",7\n')
-    with pytest.raises(UserError, match=r"a\.csv: its first line names no column title and text\. Name the columns of the texts so"):
+    with pytest.raises(UserError, match=r"a\.csv: its first line does not name the columns title, and text\. Name"):
         data(tmp_path).read_table(tmp_path / "a.csv")
 
 

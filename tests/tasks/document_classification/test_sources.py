@@ -150,21 +150,28 @@ def test_what_is_not_there_is_named(tmp_path):
 @pytest.mark.parametrize("name", ["mine.csv", "mine.jsonl"])
 def test_a_column_split_of_one_file_says_which_documents_are_of_which_split(tmp_path, name):
     """Those of train come first, whose labels are the classes; in several files it is not read, which is said."""
-    words = {"a": "Test", "b": "train", "c": "valid", "d": "train", "e": "holdout", "f": ""}
+    words = {"f": "", "a": "Test", "b": "train", "c": "valid", "d": "train", "e": "holdout"}
     if name.endswith("csv"):
         lines = ["id,split,label,text", *(f"{k},{split},x,{text}" for k, (text, split) in enumerate(words.items()))]
     else:
-        lines = [json.dumps({"text": text, "label": "x", "split": split}) for text, split in words.items()]
+        lines = [json.dumps({"text": "f", "label": "x"})]  # without the key, as an empty cell of a table
+        lines += [json.dumps({"text": text, "label": "x", "split": split}) for text, split in words.items() if split]
     (tmp_path / name).write_text("\n".join(lines))
-    fault = "is no split; write train, dev or test, or give the column another name"
-    first = 1 + name.endswith("csv")
-    assert rows(tmp_path / name) == [
-        ("train", "x", ("", "b")), ("train", "x", ("", "d")),
-        (f"{name}, line {first + 4}", f"'holdout' {fault}"), (f"{name}, line {first + 5}", f"'' {fault}"),
-        ("dev", "x", ("", "c")), ("test", "x", ("", "a")),
-    ]  # fmt: skip
+    fault = f"{name}, line {6 + name.endswith('csv')}", (
+        "'holdout' is no split; write train, dev or test, leave it empty, or give the column another name"
+    )
+    with pytest.warns(UserWarning, match=rf"{name}: 1 documents have no split and are left out"):
+        assert rows(tmp_path / name) == [
+            ("train", "x", ("", "b")), ("train", "x", ("", "d")), fault, ("test", "x", ("", "a")), ("dev", "x", ("", "c")),
+        ]  # fmt: skip
+    (tmp_path / name).write_text("\n".join(line for line in lines if "train" not in line and "holdout" not in line))
+    with pytest.raises(UserError, match=rf"{name}: nothing that can be used has the split train"):
+        rows(tmp_path / name)
+    (tmp_path / name).write_text("\n".join(lines[0:1] + lines[2:3]))
+    form = Form(None, ["split"], [["text"]], [])
+    assert [row[:2] for row in rows(tmp_path / name, form)][-1] == ("train", "Test" if name.endswith("csv") else "train")
     several = folder(tmp_path / "several", train="label,text,split\nx,a,test\n", test="label,text\nx,b\n")
-    with pytest.warns(UserWarning, match=r"train\.csv: the column split is not read; write the rows of each split to a file"):
+    with pytest.warns(UserWarning, match=r"train\.csv: the column split is not read, as each split is to have a file"):
         assert [row[0] for row in rows(several)] == ["train", "test"]
 
 

@@ -101,8 +101,9 @@ def test_sparse_features_whose_indices_lie_outside_are_refused_before_they_are_w
         ("features.tsv", "a\t1\t\n", r"line 1: the node 'a' has an empty cell in column 3\."),
         ("features.tsv", "\t1\t2\n", r"line 1: .* is not of the form node <tab> number"),
         ("features.tsv", "\tnode\tage\n0\ta\t1\n1\tb\n", r"features.tsv, line 3: '1\\tb' has 2 columns, and the first line names 3"),
+        ("features.tsv", "\tnode\n0\ta\n", r"features.tsv: the first line, '\\tnode', names no column of numbers beside node\."),
         ("labels.tsv", "a.0\tred\nb.0\tblue\n", r"labels.tsv, line 2: 'b.0' is no node of edges.tsv, and no other line has one; there nodes are called as 'a'"),
-        ("features.tsv", "person\tage\na\t1\n", r"line 1: .* If this line names the columns, the first one must be called node, id or name\."),
+        ("features.tsv", "person\tage\na\t1\n", r"line 1: .* If this line names the columns, one of them must be called node, id or name\."),
         ("features.tsv", "a\t1\t2\nb\t3\t4\nc\t5\tnan\nd\t1\t1\n", r"features.tsv, line 3: a feature of the node 'c' is nan"),
         ("features.tsv", "a\t1\t2\nb\t3\t4\n", r"features.tsv: 2 of 4 nodes have no features, as 'c' of .*edges\.tsv, line \d"),
         ("features.tsv", "a\t1\t2\nb\t3\t4\na\t1\t3\n", r"features.tsv, line 3: the node 'a' has other features on a line before"),
@@ -119,14 +120,14 @@ def test_what_cannot_be_used_is_told(folder, file, text, said):
 
 
 @pytest.mark.filterwarnings("ignore:.*nodes have no edge")
-@pytest.mark.parametrize("header", ["node,x,y", ",id,x,y", ",x,node,y"])
+@pytest.mark.parametrize("header", ["node,x,y", ",id,x,y", ",x,node,y", "Unnamed: 0,node,x,y", "index,name,x,y"])
 def test_an_index_before_the_nodes_is_no_feature(folder, header):
     """As pandas writes one; the rows are in another order than the numbers of the nodes."""
-    place = header.split(",").index(next(name for name in header.split(",") if name in ("node", "id")))
+    place = header.split(",").index(next(name for name in header.split(",") if name in ("node", "id", "name")))
     (folder / "features.tsv").unlink()
     lines = []
     for k, node in enumerate("dcba"):
-        row = [str(k)] * (header[0] == ",") + [f"{ord(node)}", f"{k}.5"]
+        row = [str(k)] * (header.count(",") == 3) + [f"{ord(node)}", f"{k}.5"]
         lines.append(",".join([*row[:place], node, *row[place:]]))
     (folder / "features.csv").write_text("\n".join([header, *lines]))
     graph = read_folder(folder, "mine", False)

@@ -250,13 +250,16 @@ def test_a_column_split_of_one_file_says_which_triples_are_of_which_split(tmp_pa
     assert "mine.csv (test): 1 of 2 triples are also in train; they are kept." in graph.remarks()
     tabs = rows.replace("validation", "train").replace(",", "\t")
     (tmp_path / "mine.tsv").write_text(tabs + "".join(f"c\tr\tb{k}\ttrain\nb{k}\tr\ta\ttrain\n" for k in range(9)))
-    with pytest.raises(UserError, match=r"mine\.tsv is one file, and task\.data\.held_out has no share for dev"):
+    with pytest.raises(UserError, match=r"mine\.tsv has no triples for dev, and task\.data\.held_out .*; give some the split dev, or set task\.data\.held_out\.dev=0\.1"):
         read_graph(tmp_path / "mine.tsv", {"test": 0.1})
     graph = read_graph(tmp_path / "mine.tsv", {"dev": 0.1, "test": 0.1})
     assert {split: len(triples) for split, triples in graph.triples.items()} == {"train": 19, "dev": 2, "test": 2}
     folder = write(tmp_path / "folder")
     (folder / "train.txt").write_text(rows.replace(",", "\t"))
     assert len(read_graph(folder).triples["train"]) == 5
+    for name in ("valid.txt", "test.txt"):
+        (folder / name).unlink()
+    assert [len(triples) for triples in read_graph(folder, {"dev": 0.1, "test": 0.1}).triples.values()] == [2, 1, 2]
 
 
 @pytest.mark.parametrize(
