@@ -162,7 +162,9 @@ def read_rows(sources: Sequence[Source], form: Form) -> Iterator[Row]:
 
 def _has_splits(path: Path, form: Form) -> bool:
     """Whether a source has a column split that is none of the fields of a document."""
-    return path.is_file() and "split" not in itertools.chain(*form.fields.values()) and has_column(path, "split")
+    if not path.is_file() or "split" in itertools.chain(*form.fields.values()):
+        return False
+    return has_column(path, "split") if form.header is None else "split" in form.header
 
 
 def _rows_of_train(path: Path, form: Form) -> Iterator[Row]:

@@ -170,6 +170,11 @@ def test_a_column_split_of_one_file_says_which_documents_are_of_which_split(tmp_
     (tmp_path / name).write_text("\n".join(lines[0:1] + lines[2:3]))
     form = Form(None, ["split"], [["text"]], [])
     assert [row[:2] for row in rows(tmp_path / name, form)][-1] == ("train", "Test" if name.endswith("csv") else "train")
+    (tmp_path / "mine.csv").write_text("split,x,test\ny,x,train\n")  # a document whose label is called split
+    named = Form(["label", "text", "other"], ["label"], [["text"]], [])
+    assert [row[:2] for row in rows(tmp_path / "mine.csv", named)] == [("train", "split"), ("train", "y")]
+    named = Form(["label", "text", "split"], ["label"], [["text"]], [])
+    assert [row[:2] for row in rows(tmp_path / "mine.csv", named)] == [("train", "y"), ("test", "split")]
     several = folder(tmp_path / "several", train="label,text,split\nx,a,test\n", test="label,text\nx,b\n")
     with pytest.warns(UserWarning, match=r"train\.csv: the column split is not read, as each split is to have a file"):
         assert [row[0] for row in rows(several)] == ["train", "test"]
