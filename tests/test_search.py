@@ -177,7 +177,7 @@ def test_a_search_whose_trials_cannot_run_ends_at_the_first(tmp_path):
         (("encoder=distmult,murpp",), "There is no encoder named murpp"),
         (("mode=test", "checkpoint=null"), "A search trains models: leave mode out"),
         (("seed=0,1",), "with one seed"),
-        (("task=kg", "data.dir=/nowhere"), "There is no folder /nowhere"),
+        (("task=kg", "data.dir=/nowhere"), "There is no folder or file /nowhere"),
         (("task.data.toy.seed=0,1",), "task.data.toy.seed gives several"),
         (("optim.lr=tag(log,interval(0,1))",), "begins above 0"),
     ],
