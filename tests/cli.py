@@ -76,6 +76,7 @@ def call(*words: str) -> Result:
             code = run.main()
         except SystemExit as end:
             code = end.code
+    GlobalHydra.instance().clear()  # of a state that was replaced
     for handler in set(logging.root.handlers) - set(handlers):
         handler.close()  # the run's log file
     logging.root.handlers[:] = handlers
