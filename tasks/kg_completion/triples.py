@@ -187,11 +187,10 @@ def read_graph(folder: Path, held_out: Mapping[str, float] | None = None, seed: 
     numbers.clear()
     files = {split: paths.get(split, paths["train"]).name for split in SPLITS}
     if missing := [split for split in SPLITS if split not in arrays and split not in shares]:
-        here = f"has no triples for {missing[0]}" if reader.parts else "is one file"
-        remedy = f"give some the split {missing[0]}, or set" if reader.parts else "set"
+        split = missing[0]
         raise UserError(
-            f"{folder} {here}, and task.data.held_out has no share for {missing[0]}; {remedy} "
-            f"task.data.held_out.{missing[0]}=0.1. {EXPECTED}"
+            f"{folder} has no triples for {split}, and task.data.held_out has no share for {split}; give some the "
+            f"split {split} in a column split, or set task.data.held_out.{split}=0.1. {EXPECTED}"
         )
     if shares := {split: share for split, share in shares.items() if split not in arrays}:
         distinct = np.sort(np.unique(arrays["train"], axis=0, return_index=True)[1])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tasks.errors import UserError
 from tasks.reading import Fault, brief, is_blank, read_lines
-from tasks.rows import read_new_rows, read_records
+from tasks.rows import TABLES, read_new_rows, read_records
 from tasks.separators import choose_separator, ending, has_columns, separators_of, split_columns
 
 ENDINGS = (".tsv", ".csv", ".jsonl")  # of tables that are found by the name of a split
@@ -29,7 +29,7 @@ def read_sources(path: Path, source: str) -> Iterator[tuple[str, dict[str, str]]
         return text
 
     rows = read_new_rows(path, {"source": [source, "source"]}, parse)
-    if rows is None and ending(path) in (".csv", ".tsv"):
+    if rows is None and ending(path) in TABLES:
         raise UserError(
             f"{path}: its first line names no column {source} or source. Name the column of the sentences so, or give "
             "the sentences alone, one a line, in a file .txt."

@@ -140,7 +140,7 @@ def test_missing_places_say_what_is_expected(tmp_path):
     (write(tmp_path) / "valid.txt").unlink()
     with pytest.raises(UserError, match=r"has no valid\.txt"):
         read_graph(tmp_path)
-    with pytest.raises(UserError, match=r"train\.txt is one file, and task\.data\.held_out has no share for dev"):
+    with pytest.raises(UserError, match=r"train\.txt has no triples for dev, and task\.data\.held_out has no share for dev"):
         read_graph(tmp_path / "train.txt")
 
 
@@ -250,7 +250,7 @@ def test_a_column_split_of_one_file_says_which_triples_are_of_which_split(tmp_pa
     assert "mine.csv (test): 1 of 2 triples are also in train; they are kept." in graph.remarks()
     tabs = rows.replace("validation", "train").replace(",", "\t")
     (tmp_path / "mine.tsv").write_text(tabs + "".join(f"c\tr\tb{k}\ttrain\nb{k}\tr\ta\ttrain\n" for k in range(9)))
-    with pytest.raises(UserError, match=r"mine\.tsv has no triples for dev, and task\.data\.held_out .*; give some the split dev, or set task\.data\.held_out\.dev=0\.1"):
+    with pytest.raises(UserError, match=r"mine\.tsv has no triples for dev, and task\.data\.held_out .*; give some the split dev in a column split, or set task\.data\.held_out\.dev=0\.1"):
         read_graph(tmp_path / "mine.tsv", {"test": 0.1})
     graph = read_graph(tmp_path / "mine.tsv", {"dev": 0.1, "test": 0.1})
     assert {split: len(triples) for split, triples in graph.triples.items()} == {"train": 19, "dev": 2, "test": 2}
