@@ -13,7 +13,7 @@ from tasks.errors import UserError
 
 Place = tuple[str, str | None]  # row and column; no column: the whole row
 _WORD = re.compile(r"(?!hydra\b)[A-Za-z][\w./@]*=.*")
-_TRIALS = re.compile(r"hydra\.sweeper\.n_trials=\d+")
+_TRIALS = re.compile(r"hydra\.sweeper\.(n_trials=\d+|baseline=(true|false))")
 
 
 class TableError(UserError):

@@ -68,20 +68,20 @@ class Interval:
 class Space:
     """words: of every trial. dimensions: by key, or by several that take their values together ("encoder, geometry").
     where: when some of the keys count: "present", if the configuration has the key, or settings with the values of
-    which each must have one: {"geometry.c": {"geometry.manifold": ["PoincareBall"]}}. of_file: the dimensions of which
-    the command line says nothing."""
+    which each must have one: {"geometry.c": {"geometry.manifold": ["PoincareBall"]}}. after_first: the
+    dimensions that trial 0 leaves as the task or the experiment has them."""
 
     words: tuple[str, ...]
     dimensions: Mapping[str, Choice | Interval]
     where: Mapping[str, str | Mapping[str, Sequence[str]]]
-    of_file: frozenset[str] = frozenset()
+    after_first: frozenset[str] = frozenset()
 
     def of_trial(self, number: int) -> "Space":
-        """What a trial is drawn from. Of trial 0 that is what the command line asks for, and all else stays as the task
-        or the experiment has it: so the best trial is never behind these."""
+        """What a trial is drawn from. Trial 0 lacks what is drawn from trial 1 on: so the best one is never behind the
+        task or the experiment as it is."""
         if number:
             return self
-        return replace(self, dimensions={k: each for k, each in self.dimensions.items() if k not in self.of_file})
+        return replace(self, dimensions={k: each for k, each in self.dimensions.items() if k not in self.after_first})
 
     def in_numbers(self, compose: Compose) -> "Space":
         """With the multiples of what keys have in the configuration of all trials as numbers; of whole numbers as whole
@@ -139,12 +139,14 @@ def separate(drawn: Mapping[str, str]) -> dict[str, str]:
 
 
 def read(
-    params: Mapping[str, Any], where: Mapping[str, Any], arguments: Sequence[str], loader: ConfigLoader
-) -> Space:
+    params: Mapping[str, Any], where: Mapping[str, Any], arguments: Sequence[str], loader: ConfigLoader,
+    baseline: bool = False,
+) -> Space:  # fmt: skip
     """The space of a file, with what the words of the command line change of it: a word with several values, or an
     interval, is a range, and any other one fixes its key. Keys that take their values together keep those rows that
     agree with the command line, which has to name all of the keys where a value of its own is in no row. With
     an experiment, which says what the model is, the file's choices between files (encoder, geometry, ...) are left out.
+    Trial 0 draws the ranges of the command line alone, with `baseline` none.
 
     Raises ConfigError for ranges without values and for what cannot be searched.
     """
@@ -155,7 +157,7 @@ def read(
     lines = {key: value for key, value in params.items() if not (is_experiment and _chooses_files(key))}
     words: list[str] = []
     dimensions: dict[str, Choice | Interval] = {}
-    of_file = {keys for keys in lines if not by_key.keys() & set(keys.split(KEYS))}
+    own_lines = {keys for keys in lines if not by_key.keys() & set(keys.split(KEYS))}
     for keys in [keys for keys in lines if KEYS in keys]:
         _check_free(keys, keys)
         if choice := _together(keys, lines.pop(keys), by_key):
@@ -176,7 +178,8 @@ def read(
             "The space of the search is empty: neither its file nor the command line has a key with several values. "
             "Add one, as in optim.lr='tag(log,interval(0.001,0.1))', or choose a space, as in sweep=kg."
         )
-    return Space(tuple(words), dimensions, _conditions(where, dimensions), frozenset(of_file.intersection(dimensions)))
+    after_first = dimensions.keys() if baseline else own_lines.intersection(dimensions)
+    return Space(tuple(words), dimensions, _conditions(where, dimensions), frozenset(after_first))
 
 
 def random_draw(seed: int, number: int) -> Draw:

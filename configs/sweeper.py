@@ -47,11 +47,11 @@ class SearchSweeper(Sweeper):
 
     def __init__(
         self, n_trials: int, sampler: str, startup: int, pruner: str | None, seed: int, timeout: float | None,
-        n_jobs: int | None, folder: str | None, params: Mapping[str, Any], where: Mapping[str, Any],
+        n_jobs: int | None, folder: str | None, params: Mapping[str, Any], where: Mapping[str, Any], baseline: bool,
     ):  # fmt: skip
         self.n_trials, self.timeout = n_trials, timeout
         self.sampler, self.startup, self.pruner, self.seed = sampler, startup, pruner, seed
-        self.n_jobs, self.folder, self.params, self.where = n_jobs, folder, params, where
+        self.n_jobs, self.folder, self.params, self.where, self.baseline = n_jobs, folder, params, where, baseline
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.context, self.function, self.master = hydra_context, task_function, config
@@ -60,7 +60,8 @@ class SearchSweeper(Sweeper):
         """Run the trials that are missing, and show what came out of all."""
         self._check()
         node = self.master.hydra.sweeper
-        space = spaces.read(files.plain(node.params), files.plain(node.where), arguments, self.context.config_loader)
+        params, where = files.plain(node.params), files.plain(node.where)
+        space = spaces.read(params, where, arguments, self.context.config_loader, self.baseline)
         space = space.in_numbers(self.compose)
         metric, mode = self._look_at(space)
         identity = self._identity(space) | {"configuration": self._configuration(space), "data": self._data(space)}
@@ -108,6 +109,8 @@ class SearchSweeper(Sweeper):
         whole("hydra.sweeper.n_trials", self.n_trials, 1)
         whole("hydra.sweeper.startup", self.startup, 1)
         whole("hydra.sweeper.seed", self.seed, 0)
+        if not isinstance(self.baseline, bool):
+            raise ConfigError(f"hydra.sweeper.baseline must be true or false, not {self.baseline}.")
         one_of("hydra.sweeper.sampler", self.sampler, samplers.SAMPLERS)
         if self.pruner is not None:
             one_of("hydra.sweeper.pruner", self.pruner, samplers.PRUNERS)

@@ -31,7 +31,10 @@ def read_tuning(file: Path) -> Tuning | None:
         raise ConfigError(f"{file}: is no ranked table of a search; make it again with make tune and make collect.")
     best = dict(zip(header, trials[0], strict=True))
     seed = f", seed {best['seed']}" if best.get("seed") else ""
+    is_baseline = [not any(trial[BEFORE : header.index(AFTER)]) for trial in trials]
+    first = ", the first with the settings of the cell," if any(is_baseline) else ""
     return Tuning(
         tuple(f"{key}={best[key]}" for key in keys if best[key]),
-        f"tuned by us, {len(trials)} trials of {', '.join(keys)} by {header[BEFORE - 1]}{seed} (results/tuning/)",
+        f"tuned by us, {len(trials)} trials{first} of {', '.join(keys)} by {header[BEFORE - 1]}{seed} "
+        "(results/tuning/)",
     )

@@ -73,11 +73,10 @@ def searches(layout: Layout, words: list[str]) -> list[list[str]]:
         raise TableError(f"{layout.file}.yaml has no `tuning`, the words of a search, as [optim.lr=0.01,0.03, seed=9].")
     runs = {}
     for cell in layout.cells:
-        searched = {word.partition("=")[0] for word in layout.tuning}
-        own = [word for word in cell.overrides if word.partition("=")[0] not in searched]
         folder = f"hydra.sweeper.folder='${{paths.output_dir}}/tuning/{cell.name}'"
-        experiment = f"experiment={cell.experiment}"
-        runs[cell.name] = ["run.py", "-m", "hydra/sweeper=search", experiment, *own, *layout.tuning, folder, *words]
+        # where both have a key, that of tuning counts: it is the later word
+        own = [f"experiment={cell.experiment}", *cell.overrides]
+        runs[cell.name] = ["run.py", "-m", "hydra/sweeper=search", *own, *layout.tuning, folder, *words]
     return list(runs.values())
 
 

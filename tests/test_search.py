@@ -169,6 +169,7 @@ def test_a_search_whose_trials_cannot_run_ends_at_the_first(tmp_path):
     ("words", "message"),
     [
         (("hydra.sweeper.n_trials=0",), "hydra.sweeper.n_trials must be a whole number of at least 1"),
+        (("hydra.sweeper.baseline=yes please",), "hydra.sweeper.baseline must be true or false, not yes please"),
         (("hydra.sweeper.timeout=-1",), "hydra.sweeper.timeout must be a positive number"),
         (("hydra.sweeper.sampler=grid",), "hydra.sweeper.sampler must be one of random, tpe"),
         (("hydra.sweeper.pruner=median",), "needs hydra.sweeper.sampler=tpe"),
@@ -503,7 +504,7 @@ def test_the_median_rule_prunes(tmp_path, optuna):
     ],
 )
 def test_how_many_are_launched_together(launcher, sampler, timeout, n_jobs, batches):
-    sweeper = SearchSweeper(20, sampler, 10, None, 0, timeout, n_jobs, None, {}, {})
+    sweeper = SearchSweeper(20, sampler, 10, None, 0, timeout, n_jobs, None, {}, {}, False)
     sweeper.master = OmegaConf.create({"hydra": {"launcher": launcher}})
     assert sweeper.batches() == batches
 

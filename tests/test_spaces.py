@@ -148,6 +148,17 @@ def test_the_command_line_takes_the_place_of_a_line(loader):
     }  # fmt: skip
 
 
+def test_trial_0_draws_the_ranges_of_the_command_line_but_for_a_baseline(loader):
+    params, where, words = {"encoder": ["gru", "rnn"]}, {}, ["optim.lr=0.1,0.2", "seed=3"]
+    space = spaces.read(params, where, words, loader)
+    assert list(space.of_trial(0).dimensions) == ["optim.lr"]
+    assert list(space.of_trial(1).dimensions) == ["encoder", "optim.lr"]
+    baseline = spaces.read(params, where, words, loader, baseline=True)
+    assert baseline.of_trial(0).dimensions == {}
+    assert baseline.of_trial(0).words == ("seed=3",)
+    assert baseline.of_trial(1).dimensions == space.dimensions
+
+
 def test_keys_that_take_their_values_together(loader):
     params = {"encoder, geometry": [["gru", "poincare"], ["gru", "euclidean"], ["dan", "poincare"]]}
     both = read(loader, params)

@@ -39,17 +39,19 @@ def searched(tmp_path, make_record, write_record):
     """A function that leaves the search of column B, with two trials, in the folder of outputs."""
 
     def leave(
-        n_trials: int = 2, dirty: bool = False, key: str = "optim.lr", ended: bool = False, state: str = "complete"
-    ) -> None:
+        n_trials: int = 2, dirty: bool = False, key: str = "optim.lr", ended: bool = False, state: str = "complete",
+        baseline: float | None = None,
+    ) -> None:  # fmt: skip
         folder = tmp_path / "outputs/tuning" / NAME
         trials = []
-        for number, (lr, value) in enumerate((("0.01", 0.6), ("0.03", 0.7))):
-            overrides = [f"optim.lr={lr}"]
+        for number, (lr, value) in enumerate(((None if baseline else "0.01", baseline or 0.6), ("0.03", 0.7))):
+            settings = {key: lr} if lr else {}
             selection = {"metric": "val/accuracy", "mode": "max", "value": value, "epoch": 1}
+            overrides = [f"{key}={lr}" for key in settings]
             record = make_record({"seed": 9, "dirty": dirty, "selection": selection, "overrides": overrides})
             del record["metrics"]["test/accuracy"]
             write_record(folder / f"trial-00{number}/record.json", record)
-            trials.append(search.outcome(folder / f"trial-00{number}", number, {key: lr}, "val/accuracy"))
+            trials.append(search.outcome(folder / f"trial-00{number}", number, settings, "val/accuracy"))
         trials = [trial if state == "complete" else replace(trial, state=state, value=None) for trial in trials]
         identity = {"words": [], "space": {"optim.lr": ["0.01", "0.03"]}}
         summary = search.Search(
@@ -74,7 +76,7 @@ def test_every_cell_is_searched_by_the_words_of_its_table(published, monkeypatch
     monkeypatch.setattr(reproduce.subprocess, "run", lambda words, cwd: (runs.append(words[1:]), finished)[1])
     assert reproduce.main(["hnn_table1", "--tune", "logger=none"], published=published) == 0
     tuning = ["hydra.sweeper.n_trials=2", "optim.lr=0.01,0.03", "trainer.max_epochs=1", "seed=9"]
-    start = ["run.py", "-m", "hydra/sweeper=search", "experiment=hnn_prefix10_gru_hyp"]
+    start = ["run.py", "-m", "hydra/sweeper=search", "experiment=hnn_prefix10_gru_hyp", "trainer.max_epochs=3"]
     folder = "hydra.sweeper.folder='${paths.output_dir}/tuning/"
     assert runs == [
         [*start, *tuning, f"{folder}hnn_prefix10_gru_hyp-max_epochs=3'", "logger=none"],
@@ -106,6 +108,14 @@ def test_a_cell_has_the_settings_of_the_best_trial(tmp_path, published, searched
     assert tuned.name == NAME  # so that records keep their names
     assert tuned.tuning.note == "tuned by us, 2 trials of optim.lr by val/accuracy, seed 9 (results/tuning/)"
     assert reproduce.searches(load_layouts(published)[0], [])[1].count("optim.lr=0.01,0.03") == 1
+
+
+def test_a_cell_whose_own_settings_were_best_keeps_them(tmp_path, published, searched):
+    searched(baseline=0.8)
+    assert keep(tmp_path) == 0
+    tuned = cells(published)["B"]
+    assert tuned.words == ("experiment=hnn_prefix10_gru_hyp", "trainer.max_epochs=3", "task.model.d_hidden=7")
+    assert tuned.tuning.note.startswith("tuned by us, 2 trials, the first with the settings of the cell, of optim.lr by")
 
 
 def test_a_search_that_drew_settings_twice_and_came_to_its_end_is_kept(tmp_path, published, searched):
