@@ -126,7 +126,7 @@ class History(Checkpoint):
         self.write(trainer)
 
     def write(self, trainer: pl.Trainer) -> None:
-        """The table as it is now; a row later writes it again when that takes at most a hundredth of the time."""
+        """The table as it is now; a row later writes it again when that takes at most a 500th of the time."""
         if not trainer.is_global_zero or not self.rows:
             return
         start = time.perf_counter()
@@ -136,7 +136,7 @@ class History(Checkpoint):
             writer.writeheader()
             writer.writerows(self.rows)
         end = time.perf_counter()
-        self._next_write = end + 100 * (end - start)
+        self._next_write = end + 500 * (end - start)
 
     def state_dict(self) -> dict[str, Any]:
         return {"rows": self.rows, "wall_s": self.wall_s, "examples": self.examples, "training_s": self.training_s}
