@@ -2,6 +2,7 @@
 
 import abc
 import functools
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -38,6 +39,16 @@ class Recipe(Protocol):
     def tokenizer(self) -> str: ...
     @property
     def sizes(self) -> dict[str, int | None]: ...
+
+
+def held_out_remarks(counts: Mapping[str, Mapping[str, Any]], together: str) -> Iterator[str]:
+    """How many texts are held out of train, "held_out" in the counts of their split; of those `together` none is in
+    two splits."""
+    if parts := [f"{count['held_out']:,} for {split}" for split, count in counts.items() if "held_out" in count]:
+        yield (
+            f"Held out of train at random, as they are not given: {' and '.join(parts)} (task.data.held_out); "
+            f"{together} stay together."
+        )
 
 
 class LabelledTexts(TaskData):

@@ -1,7 +1,10 @@
 """A column "split" of a user's table, which says of each row whether it is for training, validation or test."""
 
-from collections.abc import Container
+import warnings
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from tasks.errors import UserError
 from tasks.reading import Fault, brief
@@ -11,6 +14,9 @@ WORDS = {  # that say a split there, in small letters
     "train": "train", "training": "train", "dev": "dev", "val": "dev", "valid": "dev", "validation": "dev",
     "test": "test", "testing": "test",
 }  # fmt: skip
+
+Example = TypeVar("Example")
+Row = tuple[str, str, Example | Fault]  # split, "" for none, the place in a file, and what stands there
 
 
 def named_split(word: str) -> str:
@@ -36,3 +42,33 @@ def require_train(path: Path, splits: Container[str]) -> None:
         raise UserError(
             f"{path}: nothing that can be used has the split train; give it to some, or remove the column."
         )
+
+
+def rows_with_splits(
+    path: Path, records: Iterable[tuple[int, dict[str, str] | Fault]], make: Callable[[Mapping[str, str]], Example]
+) -> Iterator[Row[Example]]:
+    """A row for each record of a file, by the number of its line, with the field "split"; one that says no split, or
+    that could not be read, is one of train with a fault."""
+    for number, record in records:
+        place = f"{path}, line {number}"
+        if isinstance(record, Fault):
+            yield "train", place, record
+            continue
+        try:
+            yield named_split(record["split"]) if record["split"] else "", place, make(record)
+        except Fault as fault:
+            yield "train", place, fault
+
+
+def train_first(path: Path, read: Callable[[], Iterator[Row[Example]]], unit: str) -> Iterator[Row[Example]]:
+    """The rows of a file, which is read twice: those of train, then the others. Raises UserError where none is of
+    train, and warns of those of no split, which are left out. unit: what they are called in the plural."""
+    counts = Counter[str]()
+    for row in read():
+        counts[row[0]] += 1
+        if row[0] == "train":
+            yield row
+    require_train(path, counts)
+    if without := counts[""]:
+        warnings.warn(f"{path}: {without:,} {unit} have no split and are left out.", stacklevel=2)
+    yield from (row for row in read() if row[0] not in ("", "train"))

@@ -30,7 +30,7 @@ from tasks.document_classification.sources import (
 from tasks.document_classification.toy import toy_rows
 from tasks.duplicates import duplicates_remarks
 from tasks.errors import UserError, one_of, toy_recipe
-from tasks.labelled_texts import LabelledTexts
+from tasks.labelled_texts import LabelledTexts, held_out_remarks
 from tasks.labels import Labels
 from tasks.paper import paper_remarks
 from tasks.ragged import FIRST, Documents, encode_texts
@@ -147,13 +147,7 @@ class DocumentData(LabelledTexts):
         """What is unusual about the documents, and which are held out, a sentence for each."""
         for split, fault in corpus.faults.items():
             yield f"{corpus.counts[split]['skipped']:,} documents of {split} were skipped; the first is {fault}."
-        held_out = {split: count["held_out"] for split, count in corpus.counts.items() if "held_out" in count}
-        if held_out:
-            parts = " and ".join(f"{count:,} for {split}" for split, count in held_out.items())
-            yield (
-                f"Held out of train at random, as they are not given: {parts} (task.data.held_out); equal texts stay "
-                "together."
-            )
+        yield from held_out_remarks(corpus.counts, "equal texts")
         yield from duplicates_remarks(corpus.counts, self.unit)
         totals = {name: sum(corpus.counts[split]["labels"][name] for split in SPLITS) for name in corpus.classes}
         if single := [name for name, n in totals.items() if n == 1]:

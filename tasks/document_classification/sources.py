@@ -3,8 +3,6 @@
 import itertools
 import re
 import shlex
-import warnings
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,7 @@ from tasks.document_classification.corpus import Document, Row
 from tasks.errors import UserError, known_splits, quoted
 from tasks.reading import LONGEST, UNREADABLE, Fault, decode, existing, open_bytes, reason
 from tasks.rows import has_column, read_records
-from tasks.split_column import SPLIT, named_split, require_train
+from tasks.split_column import SPLIT, rows_with_splits, train_first
 from tasks.split_files import split_name, stems_by_split
 
 ENDINGS = (".jsonl", ".csv", ".tsv", ".jsonl.gz", ".csv.gz", ".tsv.gz")
@@ -144,9 +142,10 @@ def find_sources(place: Path) -> list[Source]:
 def read_rows(sources: Sequence[Source], form: Form) -> Iterator[Row]:
     """Split, place and document, or what is wrong with it, of all sources in their order, one after the other. Where a
     single file has a column split, see `split_column`, the documents of train come first."""
-    if len(sources) == 1 and _has_splits(sources[0].path, form):
-        yield from _rows_of_train(sources[0].path, form)
-        yield from (row for row in _rows_with_splits(sources[0].path, form) if row[0] not in ("", "train"))
+    if len(sources) == 1 and _has_splits(one := sources[0].path, form):
+        yield from train_first(
+            one, lambda: rows_with_splits(one, _records(one, form, *SPLIT), form.document), "documents"
+        )
         return
     for split, path in sources:
         if path.is_dir():
@@ -165,33 +164,6 @@ def _has_splits(path: Path, form: Form) -> bool:
     if not path.is_file() or "split" in itertools.chain(*form.fields.values()):
         return False
     return has_column(path, "split") if form.header is None else "split" in form.header
-
-
-def _rows_of_train(path: Path, form: Form) -> Iterator[Row]:
-    """Those of the `_rows_with_splits` that are of train. Raises UserError where there is none, and warns of documents
-    of no split, which are left out."""
-    counts = Counter[str]()
-    for row in _rows_with_splits(path, form):
-        counts[row[0]] += 1
-        if row[0] == "train":
-            yield row
-    require_train(path, counts)
-    if without := counts[""]:
-        warnings.warn(f"{path}: {without:,} documents have no split and are left out.", stacklevel=2)
-
-
-def _rows_with_splits(path: Path, form: Form) -> Iterator[Row]:
-    """As `read_rows`, in the order of the file, with "" for no split; a document whose split is none of `split_column`
-    is one of train with a fault."""
-    for number, record in _records(path, form, *SPLIT):
-        place = f"{path}, line {number}"
-        if isinstance(record, Fault):
-            yield "train", place, record
-            continue
-        try:
-            yield named_split(record["split"]) if record["split"] else "", place, form.document(record)
-        except Fault as fault:
-            yield "train", place, fault
 
 
 def _records(path: Path, form: Form, *further: str) -> Iterator[tuple[int, dict[str, str] | Fault]]:

@@ -4,7 +4,7 @@ import hashlib
 import itertools
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,7 +28,8 @@ class Recipe(TextOptions):
     """What is made of the pairs: their words as `TextOptions` say, and
 
     classes: by class the labels that it stands for; None: the labels of train, in alphabetical order. held_out: the
-    share of train's premises that is dev with all their pairs, or 0. held_out_seed: draws them. sizes: by split how
+    share of train's premises that is dev, or test, with all their pairs, where these are not given. held_out_seed:
+    draws them. sizes: by split how
     many pairs are used, from the first; None: all. on_error: fail | skip, at a line that cannot be used.
     """
 
@@ -77,10 +78,10 @@ NO_PAIRS = Arrays(
 class Prepared(NamedTuple):
     """Arrays, and what their numbers stand for.
 
-    words: of row FIRST on. classes. groups: (part, genre) of each group. counts, by split: pairs; unlabelled, skipped
-    (dropped lines); cut (sentences); unknown (words that are not in the vocabulary) of all words; labels;
-    those of `count_duplicates`, of pairs as they are read. faults: the first line that was skipped, by split. files,
-    sha256: by split.
+    words: of row FIRST on. classes. groups: (part, genre) of each group. counts, by split: pairs; held_out, those of
+    them that were train's, where it was not given; unlabelled, skipped (dropped lines); cut (sentences); unknown (words
+    that are not in the vocabulary) of all words; labels; those of `count_duplicates`, of pairs as they are read.
+    faults: the first line that was skipped, by split. files, sha256: by split.
     """
 
     arrays: Arrays
@@ -93,9 +94,10 @@ class Prepared(NamedTuple):
     sha256: dict[str, str]
 
 
-def prepare(rows: Iterable[Row], recipe: Recipe) -> Prepared:
-    """What the recipe makes of pairs in memory; without files and sha256."""
-    store = _Store(recipe)
+def prepare(rows: Iterable[Row], recipe: Recipe, held_out: Sequence[str] = ()) -> Prepared:
+    """What the recipe makes of pairs in memory, those of train first; without files and sha256. held_out: the splits
+    that a part of train is kept for."""
+    store = _Store(recipe, held_out)
     for split, part, place, pair in rows:
         store.add(split, part, place, pair)
     return store.finish()
@@ -104,19 +106,21 @@ def prepare(rows: Iterable[Row], recipe: Recipe) -> Prepared:
 class _Store:
     """Collects pairs with words and labels numbered as they come, and renumbers them when all were counted."""
 
-    def __init__(self, recipe: Recipe) -> None:
-        self.recipe, self.cut = recipe, recipe.cutter()
+    def __init__(self, recipe: Recipe, held_out: Sequence[str]) -> None:
+        self.recipe, self.held_out, self.cut = recipe, held_out, recipe.cutter()
         self.classes, self.sentences = Labels(recipe.classes, NO_LABEL), TextStore()
         self.labels, self.groups, self.splits = array("i"), array("i"), array("i")
         self.text, self.text_lengths, self.hashes = bytearray(), array("q"), array("q")
         self.group_numbers: defaultdict[tuple[str, str], int] = defaultdict(itertools.count().__next__)
         self.counts = {s: Counter(pairs=0, unlabelled=0, skipped=0, cut=0, words=0, unknown=0) for s in SPLITS}
+        for split in held_out:
+            self.counts[split]["held_out"] = 0
         self.faults = {split: Faults(recipe.on_error) for split in SPLITS}
 
     def add(self, split: str, part: str, place: str, pair: Pair | Fault) -> None:
-        recipe, training = self.recipe, split == "train" or (split == "dev" and self.recipe.held_out > 0)
-        if isinstance(pair, Pair) and split == "train" and recipe.held_out and self._is_held_out(pair.premise):
-            split = "dev"
+        recipe, training = self.recipe, split == "train"
+        if isinstance(pair, Pair) and training:
+            split = self._split_of(pair.premise)
         count, size = self.counts[split], recipe.sizes.get(split)
         if size is not None and count["pairs"] >= size:
             return
@@ -133,6 +137,8 @@ class _Store:
             self.faults[split].add(place, fault)
             return
         count["pairs"] += 1
+        if training and split != "train":
+            count["held_out"] += 1
         count["cut"] += sum(len(words) > recipe.max_length for words in sentences)
         read = [recipe.limit(words) for words in sentences]
         self.sentences.add(read)
@@ -145,11 +151,14 @@ class _Store:
         self.groups.append(self.group_numbers[part, pair.genre])
         self.splits.append(SPLITS.index(split))
 
-    def _is_held_out(self, premise: str) -> bool:
-        """Whether a premise is kept from training. It depends on nothing but itself and the seed."""
+    def _split_of(self, premise: str) -> str:
+        """The split that a premise of train is kept for, or train. It depends on nothing but itself and the seed."""
+        if not self.held_out:
+            return "train"
         data = f"{self.recipe.held_out_seed} {premise}".encode()
         drawn = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") / 2**64
-        return drawn < self.recipe.held_out
+        place = int(drawn / self.recipe.held_out)
+        return self.held_out[place] if place < len(self.held_out) else "train"
 
     def _words(self, pair: Pair) -> list[list[str]]:
         sentences = []
@@ -164,7 +173,7 @@ class _Store:
         for split in SPLITS:
             if not self.counts[split]["pairs"]:
                 larger = "; take a larger task.data.held_out, or more different pairs, as equal ones stay together"
-                hint = larger if split == "dev" and self.recipe.held_out else ""
+                hint = larger if split in self.held_out else ""
                 raise UserError(f"There are no pairs for {split} that can be used{self.faults[split].remark}{hint}.")
         labels, groups, splits = (np.frombuffer(a, np.int32) for a in (self.labels, self.groups, self.splits))
         counted = None if self.recipe.vocabulary == "all" else splits == SPLITS.index("train")

@@ -5,7 +5,7 @@ import hashlib
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from torch import Tensor
 from tasks.batches import Split
 from tasks.duplicates import duplicates_remarks
 from tasks.errors import UserError, known_splits, toy_recipe
-from tasks.labelled_texts import LabelledTexts
+from tasks.labelled_texts import LabelledTexts, held_out_remarks
 from tasks.nli.cache import from_files
 from tasks.nli.columns import NO_PAIRS, Prepared, Recipe, prepare
 from tasks.nli.pairs import SENTENCES, Pair, read_inputs, read_table
@@ -80,7 +80,7 @@ class NliData(LabelledTexts):
     null: found by name, see `places.find_files`. download: what scripts/download.py calls the data set, or null.
     paper_pairs: how many training pairs the paper has, if it says so, for the record. vectors: of the words, or null.
     recipe: the fields of
-    `columns.Recipe`; held_out is for where there are no files for dev. The others are TaskData's.
+    `columns.Recipe`; held_out is for splits that are not given. The others are TaskData's.
     """
 
     Options, unit = Recipe, "pairs"
@@ -105,7 +105,7 @@ class NliData(LabelledTexts):
         if folder is None and toy is None:
             raise UserError(
                 "task=nli needs a folder with pairs for train, dev and test, such as train.jsonl, dev.jsonl and "
-                "test.jsonl; name it with data.dir=my_pairs."
+                "test.jsonl, or one file; name it with data.dir=my_pairs."
             )
         if folder is None:
             toy_recipe(toy, seed=0)
@@ -124,24 +124,20 @@ class NliData(LabelledTexts):
                 n = self._prepared.counts[split]["skipped"]
                 rank_zero_only(print)(f"{n:,} lines of {split} were skipped; the first is {fault}.", flush=True)
             counts = self._prepared.counts
-            remarks = duplicates_remarks(counts, self.unit), paper_remarks(counts, self.unit, self.in_paper)
-            for remark in itertools.chain(*remarks):
+            for remark in itertools.chain(
+                held_out_remarks(counts, "pairs of one premise"),
+                duplicates_remarks(counts, self.unit),
+                paper_remarks(counts, self.unit, self.in_paper),
+            ):
                 rank_zero_only(print)(remark, flush=True)
         return self._prepared
 
     def _from_files(self, folder: Path) -> Prepared:
         named = None if self.files is None else named_files(folder, self.files, self.download)
         sources = find_files(folder) if named is None else named
-        splits = {source.split for source in sources}
-        if missing := [split for split in ("train", "test") if split not in splits]:
-            raise UserError(f"task.data.files names no file for {missing[0]}.")
-        held_out = 0.0 if "dev" in splits else self.recipe.held_out
-        if "dev" not in splits and not held_out:
-            raise UserError(
-                f"There is no file for dev in {folder}; add one, or keep a part of train for it with "
-                "task.data.held_out=0.1."
-            )
-        return from_files(sources, replace(self.recipe, held_out=held_out), self.cache)
+        if "train" not in {source.split for source in sources}:
+            raise UserError("task.data.files names no file for train.")
+        return from_files(sources, self.recipe, self.cache)
 
     def _generated(self) -> Prepared:
         sizes = self.toy_sizes()
@@ -151,7 +147,7 @@ class NliData(LabelledTexts):
             for number, split in enumerate(SPLITS)
             for k, pair in enumerate(toy_pairs(sizes[split], np.random.default_rng([self.toy["seed"], number])))
         )
-        pairs = prepare(rows, replace(self.recipe, held_out=0.0))
+        pairs = prepare(rows, self.recipe)
         sha256 = hashlib.sha256(pairs.arrays.text.tobytes() + pairs.arrays.labels.tobytes()).hexdigest()
         return pairs._replace(files=dict.fromkeys(SPLITS, "made up"), sha256=dict.fromkeys(SPLITS, sha256))
 

@@ -10,6 +10,7 @@ from tasks.column_names import guess_columns, list_names
 from tasks.reading import Fault, bounded_lines
 from tasks.rows import parse_object, pick_fields, read_examples, read_new_rows, read_records
 from tasks.separators import named_columns
+from tasks.split_column import SPLIT, Row, rows_with_splits
 
 NO_LABEL = ("-", "-1")  # annotators did not agree: SNLI and MultiNLI write the first, copies of them the second
 # What SNLI and MultiNLI call each field, and after it what SICK, SciTail and others do.
@@ -41,8 +42,19 @@ def read_pairs(path: Path) -> Iterator[tuple[int, Pair | Fault]]:
     The first line decides whether it is JSON, and the name, .csv or not, what separates columns. Raises UserError for a
     file that cannot be read, is empty, or has a header without the columns that are needed.
     """
-    for number, record in read_records(path, FIELDS, FORMS, optional=("genre",), remedy=_remedy):
+    for number, record in _records(path):
         yield number, record if isinstance(record, Fault) else Pair(**record)
+
+
+def read_with_splits(path: Path) -> Iterator[Row[Pair]]:
+    """As `read_pairs`, with the split that the column of this name says, see `split_column.rows_with_splits`."""
+    fields = ("label", "genre", *SENTENCES)
+    yield from rows_with_splits(path, _records(path, *SPLIT), lambda record: Pair(**{k: record[k] for k in fields}))
+
+
+def _records(path: Path, *further: str) -> Iterator[tuple[int, dict[str, str] | Fault]]:
+    """The records of a file. further: fields that are read besides."""
+    return read_records(path, FIELDS, FORMS, optional=("genre", *further), remedy=_remedy)
 
 
 def _remedy(columns: Mapping[str, Sequence[str]], separator: str) -> str:

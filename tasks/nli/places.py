@@ -45,13 +45,16 @@ def named_files(folder: Path, files: Mapping[str, Mapping[str, str | None]], dow
 def find_files(folder: Path) -> list[Source]:
     """The files of a folder whose names say of which split they are: a word that begins with train; dev, val or trial;
     test. Of matched and mismatched dev files without a test file, the latter is the test (MultiNLI as it is published).
+    A file instead of a folder is train, and so is the only one of a folder whose name says no split.
 
-    Raises UserError where there is no folder, or no file for train or test.
+    Raises UserError where there is no folder or file, or none for train.
     """
+    if folder.is_file():
+        return [Source("train", ALL, folder)]
     if not folder.is_dir():
-        what = f"{folder} is a file" if folder.exists() else f"There is no folder {folder}"
         raise UserError(
-            f"{what}; name a folder with data.dir=..., with files such as train.jsonl, dev.jsonl and test.jsonl."
+            f"There is no folder or file {folder}; name one with data.dir=..., with files such as train.jsonl, "
+            "dev.jsonl and test.jsonl."
         )
     stems, commas = stems_by_split(folder, ENDINGS), stems_by_split(folder, COMMAS)
     stems = {split: own or commas[split] for split, own in stems.items()}
@@ -59,13 +62,16 @@ def find_files(folder: Path) -> list[Source]:
     parts = {_part_name(stem): stem for stem in dev}
     if not stems["test"] and set(parts) == {"matched", "mismatched"}:
         stems["test"] = {parts["mismatched"]: dev.pop(parts["mismatched"])}
-    for split in ("train", "test"):
-        if not stems[split]:
-            raise UserError(
-                f"{folder} has no file for {split}: no name of its .jsonl, .txt, .tsv and .csv files has a word that "
-                f"begins with {' or '.join(BEGINNINGS[split])}. Name it so, as in {split}.jsonl, or set "
-                "task.data.files."
-            )
+    if not any(stems.values()):
+        files = [path for path in sorted(folder.iterdir()) if path.name.endswith((*ENDINGS, *COMMAS))]
+        if len(files) == 1:
+            return [Source("train", ALL, files[0])]
+    if not stems["train"]:
+        raise UserError(
+            f"{folder} has no file for train: no name of its .jsonl, .txt, .tsv and .csv files has a word that begins "
+            f"with {' or '.join(BEGINNINGS['train'])}. Name it so, as in train.jsonl, or set task.data.files; a single "
+            "file is split."
+        )
     return [
         Source(split, _part_name(stem) or (stem if len(stems[split]) > 1 else ALL), path)
         for split in SPLITS

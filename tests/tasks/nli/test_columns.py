@@ -126,7 +126,7 @@ def test_a_split_without_pairs_is_an_error():
 def test_premises_are_held_out_with_all_their_pairs():
     train = tuple((label, f"Premise {k}.", "b") for k in range(2000) for label in ("neutral", "entailment"))
     recipe = replace(RECIPE, held_out=0.1)
-    pairs = prepare(rows(("train", train), ("test", ROWS)), recipe)
+    pairs = prepare(rows(("train", train), ("test", ROWS)), recipe, ["dev"])
     premises = [{" ".join(words) for words in sentences(pairs, split)[0]} for split in (0, 1)]
     assert not premises[0] & premises[1]
     assert len(premises[0] | premises[1]) > 1
@@ -134,15 +134,15 @@ def test_premises_are_held_out_with_all_their_pairs():
     assert sum(counts) == 4000
     assert abs(counts[1] - 400) < 4 * 2 * (2000 * 0.1 * 0.9) ** 0.5
     texts = {pairs.arrays.sentence(r, 0) for r in np.flatnonzero(pairs.arrays.splits == 1)}
-    again = prepare(rows(("train", train[::-1]), ("test", ROWS)), recipe)
+    again = prepare(rows(("train", train[::-1]), ("test", ROWS)), recipe, ["dev"])
     assert texts == {again.arrays.sentence(r, 0) for r in np.flatnonzero(again.arrays.splits == 1)}, "order is no matter"
-    other = prepare(rows(("train", train), ("test", ROWS)), replace(recipe, held_out_seed=1))
+    other = prepare(rows(("train", train), ("test", ROWS)), replace(recipe, held_out_seed=1), ["dev"])
     assert texts != {other.arrays.sentence(r, 0) for r in np.flatnonzero(other.arrays.splits == 1)}
 
 
 def test_the_vocabulary_has_no_word_that_only_the_held_out_part_has():
     train = tuple((("neutral", "entailment")[k % 2], f"word{k}", "b") for k in range(200))
-    pairs = prepare(rows(("train", train), ("test", ROWS)), replace(RECIPE, held_out=0.2))
+    pairs = prepare(rows(("train", train), ("test", ROWS)), replace(RECIPE, held_out=0.2), ["dev"])
     assert len(pairs.words) == pairs.counts["train"]["pairs"] + 1
     assert pairs.counts["dev"]["unknown"] == pairs.counts["dev"]["pairs"]
 

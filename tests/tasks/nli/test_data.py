@@ -1,5 +1,6 @@
 """NLI data: splits, batches, groups and texts; settings that cannot be; the counts of the real files."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 
 import run
 from configs import checks, composing
+from tasks.batches import SPLITS
 from tasks.errors import UserError
 from tasks.fingerprints import other_parts
 from tasks.nli.data import NliData
@@ -160,7 +162,7 @@ def test_a_part_of_train_is_dev_where_there_is_no_file(tmp_path):
     data = make(tmp_path, {"train": train}, held_out=0.1)
     assert len(data.splits()["dev"]) == 3, "the file is there"
     (tmp_path / "pairs" / "dev.jsonl").unlink()
-    with pytest.raises(UserError, match=r"no file for dev .* task\.data\.held_out=0\.1"):
+    with pytest.raises(UserError, match=r"has no pairs for dev; .* task\.data\.held_out=0\.1"):
         made_without(tmp_path).splits()
     data = made_without(tmp_path, held_out=0.1)
     assert 10 < len(data.splits()["dev"]) < 60
@@ -169,6 +171,61 @@ def test_a_part_of_train_is_dev_where_there_is_no_file(tmp_path):
     shas = [made_without(tmp_path, held_out=0.1, held_out_seed=seed).fingerprint()["sha256"] for seed in (0, 1)]
     assert shas[0] == data.fingerprint()["sha256"]
     assert [split for split in shas[0] if shas[0][split] != shas[1][split]] == ["dev"]
+
+
+def test_one_file_is_split_by_its_premises(tmp_path, capsys):
+    file = tmp_path / "pairs" / "mine.jsonl"
+    file.parent.mkdir()
+    pairs = [(label, f"Premise {k}.", "b") for k in range(300) for label in ("neutral", "entailment")]
+    file.write_text(lines(pairs))
+    both = [made_without(tmp_path, folder=str(place), held_out=0.1) for place in (file, file.parent)]
+    data, again = both
+    premises = [{data.texts(split, k)[0] for k in range(len(data.rows(split)))} for split in SPLITS]
+    assert [len(each & other) for each, other in itertools.combinations(premises, 2)] == [0, 0, 0]
+    assert sum(map(len, premises)) == 300
+    assert all(10 < len(each) < 60 for each in premises[1:])
+    said = f"Held out of train at random, as they are not given: {2 * len(premises[1])} for dev and {2 * len(premises[2])} for test"
+    assert said in capsys.readouterr().out
+    assert again.fingerprint()["sha256"] == data.fingerprint()["sha256"]
+    assert len(set(data.fingerprint()["sha256"].values())) == 3
+    file.with_name("dev.jsonl").write_text(lines(pairs[:4]))
+    file.rename(file.with_name("train.jsonl"))
+    with_dev = made_without(tmp_path, held_out=0.1)
+    assert len(with_dev.rows("dev")) == 4
+    assert {with_dev.texts("test", k)[0] for k in range(len(with_dev.rows("test")))} == premises[1], "the first part"
+
+
+@pytest.mark.parametrize("name", ["mine.jsonl", "mine.csv"])
+def test_a_column_says_which_pairs_are_of_which_split(tmp_path, capsys, name):
+    file = tmp_path / name
+    splits = ["test", "Train", "", "valid", "train", "train"]
+    rows = [("neutral" if k % 2 else "entailment", f"Premise {k}.", "b", split) for k, split in enumerate(splits)]
+    if name.endswith(".csv"):
+        file.write_text("Split,label,premise,hypothesis\n" + "".join(f"{s},{label},{a},{b}\n" for label, a, b, s in rows))
+    else:
+        file.write_text("".join(lines([row], split=split) for *row, split in rows))
+    data = made_without(tmp_path, folder=str(file), held_out=0.1)
+    with pytest.warns(UserWarning, match=f"{name}: 1 pairs have no split and are left out"):
+        data.splits()
+    texts = {split: {data.texts(split, k)[0] for k in range(len(data.rows(split)))} for split in SPLITS}
+    assert texts == {"train": {"Premise 1.", "Premise 4.", "Premise 5."}, "dev": {"Premise 3."}, "test": {"Premise 0."}}
+    assert "Held out" not in capsys.readouterr().out
+    assert len(set(data.fingerprint()["sha256"].values())) == 3
+    file.write_text(file.read_text().replace("valid", "trian"))
+    with pytest.raises(UserError, match=rf"{name}, line \d: 'trian' is no split; write train, dev or test"):
+        made_without(tmp_path, folder=str(file), held_out=0.1).splits()
+
+
+def test_what_a_column_of_splits_lacks_is_held_out(tmp_path):
+    file = tmp_path / "mine.jsonl"
+    pairs = [(label, f"Premise {k}.", "b") for k in range(200) for label in ("neutral", "entailment")]
+    file.write_text(lines(pairs, split="train") + lines([("neutral", "Premise x.", "b")], split="test"))
+    data = made_without(tmp_path, folder=str(file), held_out=0.1)
+    assert len(data.rows("test")) == 1
+    assert len(data.rows("train")) + len(data.rows("dev")) == 400
+    assert data.prepared().counts["dev"]["held_out"] == len(data.rows("dev")) > 10
+    with pytest.raises(UserError, match=r"has no pairs for dev; add a file, or keep a part"):
+        made_without(tmp_path, folder=str(file)).splits()
 
 
 def made_without(tmp_path, **changes) -> NliData:
@@ -231,8 +288,8 @@ def test_a_wrong_setting_is_named(tmp_path, change, message):
 
 
 def test_files_without_train_are_named(tmp_path):
-    with pytest.raises(UserError, match=r"task\.data\.files names no file for test"):
-        make(tmp_path, files={"train": {"all": "train"}, "dev": {"all": "dev"}}).splits()
+    with pytest.raises(UserError, match=r"task\.data\.files names no file for train"):
+        make(tmp_path, files={"test": {"all": "test"}, "dev": {"all": "dev"}}).splits()
 
 
 def real(data_dir, tmp_path, *words: str) -> NliData:

@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.errors import UserError
-from tasks.nli.places import find_files, named_files
+from tasks.nli.places import Source, find_files, named_files
 
 
 def files_by_part(folder) -> dict[tuple[str, str], str]:
@@ -53,16 +53,23 @@ def test_several_files_of_a_split_are_parts_of_it(tmp_path):
     assert [k for k in files_by_part(tmp_path) if k[0] == "test"] == [("test", "test"), ("test", "test_hard")]
 
 
-def test_dev_may_be_absent_and_train_and_test_may_not(tmp_path):
+def test_dev_and_test_may_be_absent_and_train_may_not(tmp_path):
     touch(tmp_path, "train.jsonl", "test.jsonl")
     assert set(files_by_part(tmp_path)) == {("train", "all"), ("test", "all")}
-    (tmp_path / "test.jsonl").unlink()
-    with pytest.raises(UserError, match=r"no file for test.*begins with test.*as in test\.jsonl"):
+    (tmp_path / "train.jsonl").unlink()
+    with pytest.raises(UserError, match=r"no file for train.*begins with train.*as in train\.jsonl"):
         find_files(tmp_path)
-    with pytest.raises(UserError, match=r"no folder .*nowhere; name a folder with data\.dir="):
+    with pytest.raises(UserError, match=r"There is no folder or file .*nowhere; name one with data\.dir"):
         find_files(tmp_path / "nowhere")
-    with pytest.raises(UserError, match=r"train\.jsonl is a file; name a folder with data\.dir="):
-        find_files(tmp_path / "train.jsonl")
+
+
+@pytest.mark.parametrize("name", ["mine.csv", "pairs.jsonl.gz"])
+def test_a_single_file_is_train(tmp_path, name):
+    touch(tmp_path, name, "README.md")
+    assert find_files(tmp_path) == find_files(tmp_path / name) == [Source("train", "all", tmp_path / name)]
+    touch(tmp_path, "other.tsv")
+    with pytest.raises(UserError, match="no file for train"):
+        find_files(tmp_path)
 
 
 def test_tables_with_commas_are_found_where_there_is_no_other_form(tmp_path):
