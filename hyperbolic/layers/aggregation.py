@@ -31,11 +31,13 @@ class Aggregation(nn.Module):
     The weights are ``w_ij = 1/n_i`` (attention=None), or with scores s_ij their softmax over j, or
     ``sigmoid(s_ij) / n_i`` (gate="sigmoid"). attention="additive": ``s_ij = a(<v, log_0(x_i)> + <u, log_0(x_j)> + b)``
     with a the leaky rectifier of slope 0.2 (GAT, Veličković et al. 2018), or under a sigmoid gate the identity (HGCN's
-    program). attention="distance": ``s_ij = -d^2(q_i, k_j) / sqrt(d)`` of q = W_q x and k = W_k x (LGCN; Chen et al.,
-    Eq. 5), or where not `project` of the points themselves (HAT), with the distance of :meth:`squared_distance`.
+    program). attention="distance": ``s_ij = max(-d^2(q_i, k_j) / temperature, lowest)`` of q = W_q x and k = W_k x (Chen
+    et al., Eq. 5), where `shared` of one W for both (LGCN), or where not `project` of the points themselves (HAT), with
+    the distance of :meth:`squared_distance`.
 
     Args:
-        manifold: of the points. d: intrinsic size. heads: of additive attention in flat space, each on d / heads of
+        manifold: of the points. d: intrinsic size. temperature: None for ``sqrt(d)``. lowest: of the scores, so that no
+            neighbour has less than ``exp(lowest)`` of the weight of another (LGCN's program: -1); None: none. heads: of additive attention in flat space, each on d / heads of
             the coordinates.
 
     Raises:
@@ -54,11 +56,16 @@ class Aggregation(nn.Module):
         gate: str = "softmax",
         project: bool = True,
         heads: int = 1,
+        shared: bool = False,
+        temperature: float | None = None,
+        lowest: float | None = None,
     ):
         super().__init__()
         self._check("centre", centre, CENTRES)
         self._check("attention", attention, ATTENTIONS)
         self._check("gate", gate, GATES)
+        if temperature is not None and not temperature > 0:
+            raise ValueError(f"{name_of(self)}: temperature must be positive, got {temperature}")
         if heads < 1 or d % heads or (heads > 1 and (manifold.is_curved or attention != "additive")):
             raise ValueError(
                 f"{name_of(self)}: heads={heads} must divide d={d}, and more than one is for attention=additive in "
@@ -67,12 +74,13 @@ class Aggregation(nn.Module):
         if centre == "centroid" and manifold.is_curved and not manifold.is_hyperbolic:
             raise ValueError(f"{name_of(self)}: {manifold.name} has no centroid here; take centre=tangent")
         self.manifold, self.d, self.centre, self.attention, self.gate = manifold, d, centre, attention, gate
-        self.heads = heads
+        self.heads, self.temperature, self.lowest = heads, math.sqrt(d) if temperature is None else temperature, lowest
         if centre == "centroid" and manifold.is_curved:
             manifold.twin(Lorentz)  # now, as one that is made while operations are recorded would stay a record
         self.query = self.key = self.scores_of = None
         if attention == "distance" and project:
-            self.query, self.key = self.linear(manifold, d, d), self.linear(manifold, d, d)
+            self.query = self.linear(manifold, d, d)
+            self.key = None if shared else self.linear(manifold, d, d)
         if attention == "additive":
             self.scores_of = nn.Parameter(glorot(torch.empty(2, d)))  # v and u
             self.offset = nn.Parameter(torch.zeros(heads))
@@ -109,8 +117,9 @@ class Aggregation(nn.Module):
 
     def _distance_scores(self, x: Tensor, neighbours: Neighbours) -> Tensor:
         q = x if self.query is None else self.query(x)
-        k = x if self.key is None else self.key(x)
-        return -self.squared_distance(q[neighbours.target], k[neighbours.source]) / math.sqrt(self.d)
+        k = q if self.key is None else self.key(x)
+        scores = -self.squared_distance(q[neighbours.target], k[neighbours.source]) / self.temperature
+        return scores if self.lowest is None else scores.clamp_min(self.lowest)
 
     def _additive(self, x: Tensor, neighbours: Neighbours) -> Tensor:
         v = self.manifold.logmap0(x).unflatten(-1, (self.heads, -1))

@@ -15,7 +15,8 @@ from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.guard import check_index, check_manifold, takes_points
 from hyperbolic.layers.multihead import AttentionCache, MultiHead
-from hyperbolic.manifolds import Euclidean, Manifold
+from hyperbolic.manifolds import Euclidean, Lorentz, Manifold
+from hyperbolic.manifolds.lorentz import lorentz_distance2
 
 
 class _Tangent(nn.Module):
@@ -260,9 +261,13 @@ class Logits(ClassLogits):
 
 
 class Aggregation(aggregation.Aggregation):
-    """The centroid of a node's neighbours; see :class:`hyperbolic.layers.aggregation.Aggregation`."""
+    """The centroid of a node's neighbours; distances on the hyperboloid are squared Lorentz distances, as in LGCN. See
+    :class:`hyperbolic.layers.aggregation.Aggregation`."""
 
     linear = Linear
+
+    def squared_distance(self, x: Tensor, y: Tensor) -> Tensor:
+        return lorentz_distance2(x, y) if isinstance(self.manifold, Lorentz) else super().squared_distance(x, y)
 
 
 __all__ = [

@@ -5,7 +5,7 @@ import torch
 
 from hyperbolic.geometry import GEOMETRIES, make_geometry
 from hyperbolic.kernels.neighbours import Neighbours, with_themselves
-from hyperbolic.layers import euclidean, lorentz, mobius
+from hyperbolic.layers import euclidean, lorentz, mobius, tangent
 from hyperbolic.manifolds import Euclidean, Lorentz, PoincareBall
 from tests.tolerances import tolerance
 
@@ -92,6 +92,20 @@ def test_attention_by_distance_is_its_formula():
     close(layer(x, with_themselves(EDGES, N)), space.centroid(x.expand(N, N, -1), weights))
 
 
+def test_attention_of_lgcn_is_that_of_its_program():
+    """exp(-min(d_L^2 / 2, 1)) of one linear map in the tangent space (Zhang et al. 2021)."""
+    space = Lorentz(0.7)
+    layer = tangent.Aggregation(space, 3, attention="distance", shared=True, temperature=2.0, lowest=-1.0).double()
+    x = points(space)
+    k = layer.query(x)
+    half = 1 / 0.7 + (k[:, None, 1:] * k[:, 1:]).sum(-1) * -1 + k[:, None, 0] * k[:, 0] - 2 / 0.7
+    weights = (-half.clamp(0, 1)).exp() * (adjacency() != 0)
+    assert half.max() > 1 > half[adjacency() != 0].min()
+    close(layer(x, with_themselves(EDGES, N)), space.centroid(x.expand(N, N, -1), weights))
+    assert [name.split(".")[0] for name, _ in layer.named_children()].count("query") == 1
+    assert not [name for name in layer.state_dict() if name.startswith("key")]
+
+
 def test_attention_of_heads_is_its_formula():
     layer = euclidean.Aggregation(Euclidean(), 4, attention="additive", heads=2).double()
     x, parts = torch.randn(N, 4, dtype=torch.float64), []
@@ -123,6 +137,7 @@ def test_targets_may_be_fewer_than_sources():
     [
         (PoincareBall(), mobius, {"attention": "additive", "heads": 3}, "in flat space"),
         (Euclidean(), euclidean, {"attention": "additive", "heads": 2}, "heads=2 must divide d=3"),
+        (Euclidean(), euclidean, {"attention": "distance", "temperature": 0.0}, "temperature must be positive, got 0.0"),
         (Euclidean(), euclidean, {"attention": "dot"}, "attention must be None or additive or distance, got 'dot'"),
     ],
 )
