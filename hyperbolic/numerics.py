@@ -47,12 +47,12 @@ def limit(table: dict[torch.dtype, float], dtype: torch.dtype) -> float:
 
 
 def wide(x: Tensor) -> Tensor:
-    """``x`` in float64; half precision is refused, see :func:`limit`."""
+    """``x`` in float64; half precision and whole numbers are refused, see :func:`limit`."""
     return _full(x).to(WIDE)
 
 
 def _full(x: Tensor) -> Tensor:
-    if x.dtype in (torch.float16, torch.bfloat16):
+    if x.dtype in (torch.float16, torch.bfloat16) or not x.dtype.is_floating_point:
         limit(BALL_EPS, x.dtype)
     return x
 

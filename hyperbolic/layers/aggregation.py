@@ -31,18 +31,18 @@ class Aggregation(nn.Module):
     The weights are ``w_ij = 1/n_i`` (attention=None), or with scores s_ij their softmax over j, or
     ``sigmoid(s_ij) / n_i`` (gate="sigmoid"). attention="additive": ``s_ij = a(<v, log_0(x_i)> + <u, log_0(x_j)> + b)``
     with a the leaky rectifier of slope 0.2 (GAT, Veličković et al. 2018), or under a sigmoid gate the identity (HGCN's
-    program). attention="distance": ``s_ij = max(-d^2(q_i, k_j) / temperature, lowest)`` of q = W_q x and k = W_k x (Chen
-    et al., Eq. 5), where `shared` of one W for both (LGCN), or where not `project` of the points themselves (HAT), with
-    the distance of :meth:`squared_distance`.
+    program). attention="distance": ``s_ij = max(-d^2(q_i, k_j) / temperature, lowest)`` of q = W_q x and k = W_k x
+    (Chen et al., Eq. 5), where `shared` of one W for both (LGCN), or where not `project` of the points themselves
+    (HAT), with the distance of :meth:`squared_distance`.
 
     Args:
-        manifold: of the points. d: intrinsic size. temperature: None for ``sqrt(d)``. lowest: of the scores, so that no
-            neighbour has less than ``exp(lowest)`` of the weight of another (LGCN's program: -1); None: none. heads: of additive attention in flat space, each on d / heads of
-            the coordinates.
+        manifold: of the points. d: intrinsic size. heads: of additive attention in flat space, each on d / heads of
+            the coordinates. temperature: None for ``sqrt(d)``. lowest: of the scores, so that no neighbour has less
+            than ``exp(lowest)`` of the weight of another (LGCN's program: -1); None: any.
 
     Raises:
-        ValueError: an unknown value; heads that do not divide d, or with another attention or manifold; a centroid on a
-            curved manifold that is no model of hyperbolic space.
+        ValueError: an unknown value; heads that do not divide d, or with another attention or manifold; a temperature
+            that is not positive; a centroid on a curved manifold that is no model of hyperbolic space.
     """
 
     linear: type[nn.Module]

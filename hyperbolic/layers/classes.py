@@ -10,7 +10,7 @@ from hyperbolic.fusion import fused
 from hyperbolic.kernels.class_losses import streamed_bce, streamed_cross_entropy
 from hyperbolic.kernels.mlr import class_logits
 from hyperbolic.layers.description import shows
-from hyperbolic.layers.guard import name_of, takes_points
+from hyperbolic.layers.guard import check_manifold, name_of, takes_points
 from hyperbolic.layers.points import PointLayer
 from hyperbolic.manifolds import Manifold
 
@@ -32,6 +32,7 @@ class ClassLogits(PointLayer):
     def __init__(self, manifold: Manifold, d: int, n_classes: int):
         super().__init__()
         self.manifold, self.d, self.n_classes = manifold, d, n_classes
+        check_manifold(self)
         if n_classes < 1:
             raise ValueError(f"{name_of(self)}: needs at least 1 class, got n_classes={n_classes}")
 
@@ -138,7 +139,7 @@ class ClassLogits(PointLayer):
             self._refuse(missing, target, "target class {} is not among the classes that are evaluated")
             target = place.clamp_min(0)
         return streamed_cross_entropy(
-            lifted.flatten(0, -2), w, scale, bias, target.flatten(), counted.flatten(), label_smoothing
+            lifted.reshape(-1, lifted.shape[-1]), w, scale, bias, target.flatten(), counted.flatten(), label_smoothing
         )
 
     def _sampled(self, x: Tensor, classes: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:

@@ -19,7 +19,14 @@ from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.flat_recurrent import euclidean_gru, euclidean_rnn
-from hyperbolic.layers.guard import check_features, check_index, check_manifold, check_table, takes_points
+from hyperbolic.layers.guard import (
+    check_features,
+    check_index,
+    check_manifold,
+    check_points,
+    check_table,
+    takes_points,
+)
 from hyperbolic.layers.initial import glorot, uniform_table
 from hyperbolic.layers.multihead import MultiHead
 from hyperbolic.layers.sequence import Recurrence
@@ -88,6 +95,13 @@ class Embedding(nn.Module):
     def forward(self, index: Tensor) -> Tensor:
         check_index(self, index, self.n)
         return table_rows(self.weight, index, self.sparse)
+
+    @torch.no_grad()
+    def set_points(self, points: Tensor) -> None:
+        """Start from these points (n, D) of the manifold, as pretrained vectors after ``manifold.expmap0``; raises
+        ValueError for another shape."""
+        check_points(self, points, self.n, self.d)
+        self.weight.copy_(points)
 
 
 class Activation(nn.Module):

@@ -101,17 +101,20 @@ def check_manifold(layer: nn.Module) -> None:
     """Once a layer: it stands on a manifold that its family is defined on, else ValueError."""
     families, manifold = families_of(type(layer)), layer.manifold
     if families and not (isinstance(manifold, Manifold) and any(f.fits(type(manifold)) for f in families)):
-        if isinstance(manifold, Manifold):
-            kind = f"the manifold {manifold.name}"
-        elif isinstance(manifold, geoopt.Manifold):
-            kind = f"the manifold {type(manifold).__name__} of geoopt, and needs one of hyperbolic.manifolds"
-        elif isinstance(manifold, type):
-            kind = f"the class {manifold.__name__}; make one of it, as {manifold.__name__}(c=1.0)"
-        else:
-            kind = repr(manifold)
         place = f"{name_of(layer)}: the family is defined on {families[0].manifold_names}"
-        raise ValueError(f"{place}, got {kind}")
+        raise ValueError(f"{place}, got {describe(manifold)}")
     layer.__dict__["manifold_checked"] = True
+
+
+def describe(manifold: object) -> str:
+    """What was given in the place of a manifold, for messages."""
+    if isinstance(manifold, Manifold):
+        return f"the manifold {manifold.name}"
+    if isinstance(manifold, geoopt.Manifold):
+        return f"the manifold {type(manifold).__name__} of geoopt, and needs one of hyperbolic.manifolds"
+    if isinstance(manifold, type):
+        return f"the class {manifold.__name__}; make one of it, as {manifold.__name__}(c=1.0)"
+    return repr(manifold)
 
 
 def _check(layer: nn.Module, point: Tensor, size: int | None, flat: bool) -> None:
@@ -228,6 +231,19 @@ def check_range(layer: nn.Module | None, index: Tensor, low: int, high: int, rul
 @fused
 def _inside(index: Tensor, low: int, high: int) -> Tensor:
     return ((index >= low) & (index <= high)).all()
+
+
+def check_points(layer: nn.Module, points: Tensor, n: int, d: int) -> None:
+    """
+    Raises:
+        ValueError: points that are not those of a table, (n, D) for size d.
+    """
+    manifold: Any = layer.manifold
+    if points.shape != (shape := (n, manifold.ambient_dim(d))):
+        raise ValueError(
+            f"{name_of(layer)}: its points have the shape {shape}, {n} of {manifold.name} of size {d}, got "
+            f"{tuple(points.shape)}"
+        )
 
 
 def check_table(layer: nn.Module, n: int, d: int, padding_idx: int | None) -> None:

@@ -18,7 +18,7 @@ from hyperbolic.kernels.gyro_sum import mobius_sum
 from hyperbolic.layers import aggregation, attention, feedforward, mobius, ordered_sum
 from hyperbolic.layers.attention import Centroid
 from hyperbolic.layers.classes import ClassLogits
-from hyperbolic.layers.guard import check_index, check_manifold, takes_points
+from hyperbolic.layers.guard import check_index, check_manifold, check_points, takes_points
 from hyperbolic.manifolds import Klein, PoincareBall
 from hyperbolic.manifolds.charts import klein_to_poincare, poincare_to_klein
 
@@ -60,7 +60,8 @@ class Linear(_Einstein):
 
 
 class Embedding(_Einstein):
-    """Table of n points, close to the origin at the start; :class:`hyperbolic.layers.mobius.Embedding`."""
+    """Table of n points, close to the origin at the start; :class:`hyperbolic.layers.mobius.Embedding`. Its parameter
+    has them in the coordinates of the ball."""
 
     inner: mobius.Embedding
 
@@ -80,6 +81,13 @@ class Embedding(_Einstein):
     def forward(self, index: Tensor) -> Tensor:
         check_index(self, index, self.inner.n)
         return self.to_disk(self.inner(index))
+
+    @torch.no_grad()
+    def set_points(self, points: Tensor) -> None:
+        """Start from these points (n, D) of the manifold, as pretrained vectors after ``manifold.expmap0``; raises
+        ValueError for another shape."""
+        check_points(self, points, self.inner.n, self.inner.d)
+        self.inner.set_points(self.to_ball(points))
 
 
 class Activation(_Einstein):

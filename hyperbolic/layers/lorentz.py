@@ -20,7 +20,15 @@ from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.layers import aggregation, feedforward, ordered_sum, positions
 from hyperbolic.layers.attention import Centroid
 from hyperbolic.layers.description import shows
-from hyperbolic.layers.guard import check_features, check_index, check_manifold, check_table, name_of, takes_points
+from hyperbolic.layers.guard import (
+    check_features,
+    check_index,
+    check_manifold,
+    check_points,
+    check_table,
+    name_of,
+    takes_points,
+)
 from hyperbolic.layers.initial import uniform_table
 from hyperbolic.layers.lorentz_attention import Attention, ContextAttention, MultiHeadAttention
 from hyperbolic.layers.lorentz_linear import Linear
@@ -84,6 +92,13 @@ class Embedding(PointLayer):
         check_index(self, index, self.n)
         rows = table_rows(self.weight, index, self.sparse)
         return self.inside(rows)
+
+    @torch.no_grad()
+    def set_points(self, points: Tensor) -> None:
+        """Start from these points (n, D) of the manifold, as pretrained vectors after ``manifold.expmap0``; raises
+        ValueError for another shape."""
+        check_points(self, points, self.n, self.d)
+        self.weight.copy_(self.manifold.projx(points))
 
 
 class Activation(nn.Module):

@@ -78,8 +78,8 @@ class Linear(ConstantLayer):
             lambda.
 
     Raises:
-        ValueError: an unknown variant or activation, scale <= 0, offset <= 1, heads < 1, or with normalize=False an
-            option of the normalisation.
+        ValueError: an unknown variant or activation, scale <= 0, offset <= 1, heads < 1, d_out < 1, or with
+            normalize=False an option of the normalisation.
     """
 
     def __init__(
@@ -116,10 +116,10 @@ class Linear(ConstantLayer):
         if unused and not normalize:
             raise ValueError(f"{name_of(self)}: no effect with normalize=False: {', '.join(unused)}; leave them out")
         scale = preset.scale if scale is None else scale
-        if scale <= 0 or offset <= 1 or heads < 1:
+        if scale <= 0 or offset <= 1 or heads < 1 or d_out < 1:
             raise ValueError(
-                f"{name_of(self)}: needs scale > 0, offset > 1 (units of 1/sqrt(c)) and heads >= 1, got scale={scale}, "
-                f"offset={offset}, heads={heads}"
+                f"{name_of(self)}: needs scale > 0, offset > 1 (units of 1/sqrt(c)), heads >= 1 and d_out >= 1, got "
+                f"scale={scale}, offset={offset}, heads={heads}, d_out={d_out}"
             )
         self.bias_in_time = normalize and (preset.bias_in_time if bias_in_time is None else bias_in_time)
         self.residual_in_time = preset.residual_in_time if residual_in_time is None else residual_in_time
@@ -160,7 +160,8 @@ class Linear(ConstantLayer):
             Leading axes broadcast; only for one head.
         Returns: (..., D_out).
         """
-        if added is not None and added.shape[:-1] != x.shape[:-1]:
+        # the number of axes first: shapes of other lengths would be compared entry by entry, which torch.export records
+        if added is not None and (added.dim() != x.dim() or added.shape[:-1] != x.shape[:-1]):
             x = x.expand(*torch.broadcast_shapes(added.shape[:-1], x.shape[:-1]), x.shape[-1])
         lead, size, c = x.shape[:-1], self.d_out + 1, self.manifold.c
         x = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])

@@ -18,7 +18,7 @@ from hyperbolic.layers import aggregation, attention, feedforward, ordered_sum, 
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.description import shows
-from hyperbolic.layers.guard import check_index, check_manifold, check_table, takes_points
+from hyperbolic.layers.guard import check_index, check_manifold, check_points, check_table, takes_points
 from hyperbolic.layers.initial import glorot, uniform_table
 from hyperbolic.layers.mobius_linear import Activation, Concat, Linear, ball_parameter
 from hyperbolic.layers.mobius_recurrent import GRU, RNN, GRUCell, RNNCell
@@ -58,6 +58,13 @@ class Embedding(PointLayer):
         check_index(self, index, self.n)
         rows = table_rows(self.weight, index, self.sparse)
         return self.inside(rows)
+
+    @torch.no_grad()
+    def set_points(self, points: Tensor) -> None:
+        """Start from these points (n, D) of the manifold, as pretrained vectors after ``manifold.expmap0``; raises
+        ValueError for another shape."""
+        check_points(self, points, self.n, self.d)
+        self.weight.copy_(self.manifold.projx(points))
 
 
 class Dropout(nn.Module):

@@ -12,14 +12,17 @@ from torch import Tensor, nn
 from hyperbolic.kernels.mobius_linear import mobius_affine
 from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.layers.description import shows
-from hyperbolic.layers.guard import check_features, takes_points
+from hyperbolic.layers.guard import check_features, describe, takes_points
 from hyperbolic.layers.initial import glorot
 from hyperbolic.layers.points import PointLayer
 from hyperbolic.manifolds import PoincareBall
 
 
 def ball_parameter(manifold: PoincareBall, *size: int, std: float = 0.0) -> ManifoldParameter:
-    """Points of the ball (*size) that are trained; at the start the origin, or spread by `std`."""
+    """Points of the ball (*size) that are trained; at the start the origin, or spread by `std`. Raises ValueError for
+    another manifold."""
+    if not isinstance(manifold, PoincareBall):
+        raise ValueError(f"mobius: the family is defined on PoincareBall, got {describe(manifold)}")
     start = manifold.random(*size, std=std) if std else torch.zeros(*size)
     return ManifoldParameter(start, manifold=manifold)
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
 from hyperbolic.layers import aggregation, attention, euclidean, ordered_sum, positions
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
-from hyperbolic.layers.guard import check_index, check_manifold, takes_points
+from hyperbolic.layers.guard import check_index, check_manifold, check_points, takes_points
 from hyperbolic.layers.multihead import AttentionCache, MultiHead
 from hyperbolic.manifolds import Euclidean, Lorentz, Manifold
 from hyperbolic.manifolds.lorentz import lorentz_distance2
@@ -69,6 +70,13 @@ class Embedding(nn.Module):
     def forward(self, index: Tensor) -> Tensor:
         check_index(self, index, self.inner.n)
         return self.manifold.expmap0(self.inner(index))
+
+    @torch.no_grad()
+    def set_points(self, points: Tensor) -> None:
+        """Start from these points (n, D) of the manifold, as pretrained vectors after ``manifold.expmap0``; raises
+        ValueError for another shape."""
+        check_points(self, points, self.inner.n, self.inner.d)
+        self.inner.set_points(self.manifold.logmap0(points))
 
 
 class Activation(_Tangent):

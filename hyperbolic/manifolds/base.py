@@ -100,6 +100,8 @@ class Manifold(geoopt.Manifold, abc.ABC):
         """Another curved manifold with the curvature of this one, also while it is learned."""
         if isinstance(self, kind):
             return self
+        if not (isinstance(kind, type) and issubclass(kind, HyperbolicManifold)):
+            raise TypeError(f"twin: takes a class of curved manifolds, as PoincareBall, Lorentz or Klein, got {kind!r}")
         twins: dict[type[Manifold], Manifold] = self.__dict__.setdefault("_twins", {})
         if kind not in twins:
             other = twins[kind] = kind(self.start_c, self.learn_c)
@@ -263,7 +265,10 @@ class HyperbolicManifold(Manifold):
 
         Args:
             x: (..., N, D). weights: (..., N), not negative, not all zero; equal when left out.
+        Raises:
+            ValueError: another number of weights than of points.
         """
+        check_number(x, weights)
         space = sheet.centroid_of_parts(*self._sheet_parts(x), weights, self.c) if blocked(x) else None
         if space is None:
             space = sheet.centroid(self._to_sheet(x), weights, self.c)
@@ -283,6 +288,18 @@ class HyperbolicManifold(Manifold):
             return super().centroid_exp0(u, weights)
         space = sheet.centroid_of_parts(*parts, u, weights, self.c)
         return super().centroid_exp0(u, weights) if space is None else self._from_sheet(space, u.dtype)
+
+
+def check_number(x: Tensor, weights: Tensor | None) -> None:
+    """
+    Raises:
+        ValueError: weights whose last axis is not the axis of the points (..., N, D).
+    """
+    if weights is not None and (weights.dim() == 0 or weights.shape[-1] != x.shape[-2]):
+        raise ValueError(
+            f"centroid: takes points (..., N, D) and weights (..., N), got the shapes {tuple(x.shape)} and "
+            f"{tuple(weights.shape)}"
+        )
 
 
 def _scalar(value: Tensor, dtype: torch.dtype, keepdim: bool) -> Tensor:

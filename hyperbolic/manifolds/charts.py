@@ -65,7 +65,12 @@ def convert(x: Tensor, source: Manifold, target: Manifold) -> Tensor:
 
     Args:
         x: (..., D) points of ``source``. Returns (..., D') points of ``target``.
+    Raises:
+        TypeError: a manifold of geoopt alone, or what is none.
     """
+    for space in (source, target):
+        if not isinstance(space, Manifold):
+            raise TypeError(f"convert: takes manifolds of hyperbolic.manifolds, as PoincareBall(c=1.0), got {space!r}")
     if type(source) is type(target) and (source is target or same_space(source, target)):
         return x
     if isinstance(source, HyperbolicManifold) and isinstance(target, HyperbolicManifold) and same_space(source, target):

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from hyperbolic.manifolds.base import Manifold
+from hyperbolic.manifolds.base import Manifold, check_number
 from hyperbolic.numerics import broadcast, dot, safe_sqrt, sqnorm, wide
 
 
@@ -65,7 +65,8 @@ class Euclidean(Manifold):
         return u.expand(torch.broadcast_shapes(y.shape, u.shape))
 
     def centroid(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Weighted mean over axis -2."""
+        """Weighted mean over axis -2; raises ValueError for another number of weights than of points."""
+        check_number(x, weights)
         if weights is None:
             return x.mean(-2)
         return (weights.unsqueeze(-1) * x).sum(-2) / weights.sum(-1, keepdim=True)

@@ -180,7 +180,7 @@ def centroid(x: Tensor, weights: Tensor | None, c: Tensor) -> Tensor:
     ``-c <., .>_L = 1 + 4 Q + 4 Q^2 / (c t_p^2)``.
     """
     x = wide(x)
-    w = x.new_ones(*x.shape[:-1], 1) if weights is None else wide(weights).unsqueeze(-1)
+    w = x.new_ones(*x.shape[:-1], 1) if weights is None else weights.to(WIDE).unsqueeze(-1)
     total = w.sum(-2, keepdim=True)
     mean = (w * x).sum(-2, keepdim=True) / total  # space part of the reference point and direction of the result
     q = (w * half_sinh_square(mean, x, c, careful=False)).sum(-2, keepdim=True) / total
@@ -203,7 +203,7 @@ def centroid_of_parts(scale: Tensor, times: Tensor, v: Tensor, weights: Tensor |
     scale, times = scale.squeeze(-1), times.squeeze(-1)
     if weights is not None and torch.broadcast_shapes(weights.shape, times.shape) != times.shape:
         return None
-    w = torch.ones_like(times) if weights is None else wide(weights).expand(times.shape)
+    w = torch.ones_like(times) if weights is None else weights.to(WIDE).expand(times.shape)
     w = w / w.sum(-1, keepdim=True)
     mean_time = (w * times).sum(-1, keepdim=True)
     if mean_time.numel() and not float((c * mean_time.square()).detach().max()) < _SUMMABLE:

@@ -249,3 +249,11 @@ def test_logits_and_losses_that_are_traced_or_transformed(name):
     each = torch.func.vmap(torch.func.grad(of_one), in_dims=(None, 0))(values, x)
     for key, grad in zip(parameters, torch.autograd.grad(layer(x)[:, 0].sum(), list(parameters.values())), strict=True):
         torch.testing.assert_close(each[key].sum(0), grad)
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_the_loss_of_a_single_point_is_that_of_a_batch_of_one(name):
+    geometry = make_geometry(name, *GEOMETRIES[name], c=None if GEOMETRIES[name][0] == "Euclidean" else 1.0)
+    layer, x = geometry.logits(3, 4), geometry.manifold.expmap0(torch.randn(3))
+    batch = layer.cross_entropy(x[None], torch.tensor([2]))
+    torch.testing.assert_close(layer.cross_entropy(x, torch.tensor(2)), batch)

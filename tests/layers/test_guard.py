@@ -249,3 +249,21 @@ def test_a_table_without_rows_or_with_an_unknown_padding_row_is_an_error(name):
         with pytest.raises(ValueError, match=rf"Embedding: padding_idx must be a row, 0..4 or None, got {row}"):
             g.embedding(5, 3, padding_idx=row)
     g.embedding(5, 3, padding_idx=-1)
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_a_table_starts_from_points_of_its_own_manifold(name):
+    g = geometry(name)
+    table, vectors = g.embedding(5, 3), 0.3 * torch.randn(5, 3)
+    table.set_points(g.manifold.expmap0(vectors))
+    torch.testing.assert_close(g.manifold.logmap0(table(torch.arange(5))), vectors, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match=r"Embedding: its points have the shape \(5, [34]\), 5 of \w+ of size 3, got \(4, "):
+        table.set_points(g.manifold.expmap0(vectors[:4]))
+
+
+@pytest.mark.parametrize(("family", "manifold"), [("mobius", PoincareBall), ("lorentz", Lorentz), ("klein", Klein)])
+@pytest.mark.parametrize("layer", ["Logits", "Linear", "GRU"])
+def test_the_class_in_the_place_of_a_manifold_is_named(family, manifold, layer):
+    made = getattr(importlib.import_module(f"hyperbolic.layers.{family}"), layer)
+    with pytest.raises(ValueError, match=rf"the family is defined on .*got the class {manifold.name}; make one of it, as"):
+        made(manifold, 3, 4)(torch.zeros(2, 4, 3 + (manifold is Lorentz)))

@@ -109,3 +109,18 @@ def test_mistakes_are_named():
     ):
         with pytest.raises(ValueError, match=message):
             lorentz.Linear(space, 3, 4, **options)
+
+
+def test_a_bias_with_fewer_axes_does_not_fix_the_size_of_a_batch():
+    """torch.export would keep a batch of another size than the first axis of the bias."""
+    layer = lorentz.PositionEncoding(Lorentz(1.0), 8, 16)
+    x = layer.manifold.random(3, 5, 8)
+    exported = torch.export.export(layer, (x,), dynamic_shapes=({0: torch.export.Dim("batch")},)).module()
+    for size in (2, 5):
+        points = layer.manifold.random(size, 5, 8)
+        torch.testing.assert_close(exported(points), layer(points))
+
+
+def test_a_layer_without_results_is_an_error():
+    with pytest.raises(ValueError, match=r"d_out >= 1, got .*d_out=0"):
+        lorentz.Linear(Lorentz(1.0), 4, 0)

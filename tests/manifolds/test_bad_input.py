@@ -1,10 +1,12 @@
 """Wrong arguments are refused with an error that says which and what to do instead."""
 
+import geoopt
 import numpy as np
 import pytest
 import torch
 
-from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
+from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
+from hyperbolic.manifolds.charts import convert
 from tests.manifolds.sampling import FUNCTIONS, MANIFOLDS, sample
 
 KINDS = [PoincareBall, Lorentz, Klein]
@@ -22,14 +24,33 @@ def test_curvature_may_be_a_number_of_numpy():
 
 
 @pytest.mark.parametrize(("name", "function"), [(n, f) for n in MANIFOLDS for f in FUNCTIONS[n] if f != "proju"])
-def test_half_precision_is_refused(name, function):
-    """1 - c|x|^2 and <x, x>_L have no correct digit in half precision: no function takes it silently."""
+def test_half_precision_and_whole_numbers_are_refused(name, function):
+    """1 - c|x|^2 and <x, x>_L have no correct digit in half precision, and a distance that is cut to a whole number is
+    none: no function takes them silently."""
     values = sample(name, 1.0, torch.float32, "moderate", 2)
     spec = FUNCTIONS[name][function]
-    for dtype in (torch.float16, torch.bfloat16):
+    for dtype in (torch.float16, torch.bfloat16, torch.int64):
         points = [values[letter].to(dtype) for letter in spec.arguments]
         with pytest.raises(TypeError, match=r"float32 or float64.*Cast the module"):
             spec.call(MANIFOLDS[name](1.0), function, *points)
+
+
+@pytest.mark.parametrize("name", MANIFOLDS)
+def test_a_centroid_needs_a_weight_for_each_point(name):
+    manifold = MANIFOLDS[name](1.0)
+    x = manifold.expmap0(torch.randn(4, 5, 3))
+    assert manifold.centroid(x, torch.ones(5, dtype=torch.long)).shape == x.shape[::2]
+    for shape in ((4, 5, 1), (5, 1), (1,), ()):
+        with pytest.raises(ValueError, match=r"centroid: takes points \(\.\.\., N, D\) and weights \(\.\.\., N\), got the shapes \(4, 5, "):
+            manifold.centroid(x, torch.ones(shape))
+
+
+def test_what_is_no_manifold_is_named():
+    ball = PoincareBall(1.0)
+    with pytest.raises(TypeError, match=r"convert: takes manifolds of hyperbolic\.manifolds.*got"):
+        convert(ball.random(2, 3), geoopt.PoincareBall(), ball)
+    with pytest.raises(TypeError, match="twin: takes a class of curved manifolds.*Euclidean"):
+        ball.twin(Euclidean)
 
 
 @pytest.mark.parametrize("kind", KINDS)
