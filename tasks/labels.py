@@ -81,10 +81,17 @@ def check_classes(counts: Mapping[str, Mapping[str, int]], unit: str, remark: st
     empty = [name for name, count in labels.items() if not count]
     elsewhere = {name: sum(each[name] for each in counts.values()) for name in empty}
     if few := [f"{name} ({n})" for name, n in elsewhere.items() if n]:
+        if 2 * len(labels) > (total := sum(sum(each.values()) for each in counts.values())):
+            raise UserError(
+                f"The labels of {total:,} {unit} are {len(labels):,}, as {', '.join(map(brief, [*labels][:3]))}: "
+                "numbers or texts of their own, and no classes. See whether the column that was read as the label is "
+                "the right one; scores have to be put into classes first."
+            )
+        more = f" and {len(few) - 5:,} more" if len(few) > 5 else ""
         raise UserError(
-            f"All {unit} of the class {', '.join(few)} are in dev or test, and none is left for train. Add some, or "
-            "leave it out of task.data.classes; where dev or test are held out of train (task.data.held_out), another "
-            "task.data.held_out_seed draws others."
+            f"All {unit} of the class {', '.join(few[:5])}{more} are in dev or test, and none is left for train. Add "
+            "some, or leave it out of task.data.classes; where dev or test are held out of train (task.data.held_out), "
+            "another task.data.held_out_seed draws others."
         )
     if empty:
         raise UserError(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tasks.errors import UserError, readable
-from tasks.reading import Fault, brief, is_blank, is_number, other_separator, read_lines
+from tasks.reading import NO_JSON, Fault, brief, is_blank, is_json, is_number, other_separator, read_lines
 from tasks.separators import (
     all_quoted,
     choose_separator,
@@ -17,6 +17,7 @@ from tasks.separators import (
     quoted_rows,
     separators_of,
     split_columns,
+    tab_columns,
 )
 
 Row = tuple[int, list[str]]  # the number of a line, and its columns
@@ -139,6 +140,8 @@ def _begin(path: Path, form: str) -> tuple[Lines, str]:
     lines: Lines = itertools.dropwhile(is_blank, read_lines(path))
     if (first := next(lines, None)) is None:
         raise UserError(f"{path} is empty; it must have lines of the form {form}.")
+    if isinstance(first[1], str) and is_json(first[1]):
+        raise UserError(f"{path}, line {first[0]}: {brief(first[1])} is not of the form {form}.{NO_JSON}")
     return itertools.chain([first], lines), first[1] if isinstance(first[1], str) else ""
 
 
@@ -163,7 +166,7 @@ def _split(path: Path, lines: Lines, first: str, separator: str) -> Iterator[tup
             if isinstance(line, Fault):
                 raise UserError(f"{path}, line {number}: {line}.")
             if line.strip():
-                yield number, line, line.split("\t")
+                yield number, line, tab_columns(line)
         return
     for number, row in quoted_rows(lines, separator):
         if isinstance(row, Fault):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from tasks.reading import Fault, brief
+from tasks.separators import tab_columns
 
 NO_NAME = -1  # the other end of a pair that is a single name
 COMPARED = 20_000  # names at most that an unknown one is compared with
@@ -35,7 +36,7 @@ class Names:
 
     def ends_of(self, line: str) -> tuple[int, ...]:
         """The numbers of the name or of the pair of names, separated by a tab, in a line. Raises Fault for others."""
-        columns = [column.strip() for column in line.split("\t")]
+        columns = [column.strip() for column in tab_columns(line)]
         if len(columns) > 2 or not all(columns):
             raise Fault(f"{brief(line)} is neither a {self.kind} nor a pair of {self.kind}s")
         return tuple(map(self.number_of, columns))

@@ -3,6 +3,7 @@
 import codecs
 import gzip
 import io
+import re
 import reprlib
 import sys
 import warnings
@@ -17,6 +18,10 @@ from tqdm import tqdm
 from tasks.errors import UserError
 
 UNREADABLE = (OSError, EOFError, zlib.error)  # what reading a file may raise, plain or packed
+NO_JSON = (
+    " JSON is not read here: write columns with tabs between them into a file .tsv, as pandas does by "
+    "to_csv(FILE, sep='\\t', index=False)."
+)
 TO_UTF8 = "`iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW` converts a whole file that is in Latin-1"
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 LONGEST = 1 << 24  # bytes of a line
@@ -85,10 +90,17 @@ def brief(value: object) -> str:
     return _shortened.repr(value)
 
 
+def is_json(line: str) -> bool:
+    """Whether a line looks like an object of JSON with a key, or the beginning of one or of an array of them."""
+    return re.match(r'\s*(\[\s*)?\{\s*("|$)', line) is not None
+
+
 def other_separator(line: str, least: int, most: int | None = None, csv: bool = True) -> str:
     """Of a line without tabs that has the right number of columns, at least `least`, when it is cut at another
     character, a sentence that says so, and what to do; of one with too many columns, what leaves them out; else
     nothing. csv: files .csv, whose columns may be in quotes, are read too."""
+    if is_json(line):
+        return NO_JSON
     if "\t" in line:
         cut = f"cut -f1-{most} < FILE > NEW_FILE leaves them out"
         too_many = most is not None and line.count("\t") >= most

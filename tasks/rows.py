@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tasks.errors import UserError
-from tasks.reading import Fault, brief, decode, decode_lines, is_blank, parse_each, read_lines
+from tasks.reading import Fault, brief, decode, decode_lines, is_blank, is_json, parse_each, read_lines
 from tasks.separators import (
     all_quoted,
     choose_separator,
@@ -22,13 +22,13 @@ from tasks.separators import (
     quoted_rows,
     separators_of,
     split_columns,
+    tab_columns,
     wrong_separator,
 )
 from tasks.split_column import SPLIT
 
 TABLES = (".csv", ".tsv")
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-DOUBLED = re.compile(r'"(?:[^"]|"")*""(?:[^"]|"")*"')  # in quotes, and with doubled ones within
 Example = TypeVar("Example")
 
 
@@ -150,9 +150,14 @@ def _read_rows(
     if isinstance(line, str) and line.lstrip().startswith("{"):
         yield from parse_each(lines, parse_object)
         return
+    if isinstance(line, str) and is_json(line):
+        raise UserError(
+            f"{path} is an array of JSON, and an object a line is needed: pandas writes these by "
+            "to_json(FILE, orient='records', lines=True), and jq -c '.[]' FILE > NEW_FILE.jsonl makes them."
+        )
     separator = _separator(path, line if isinstance(line, str) else "", fields, header)
     in_quotes = separator != "\t" or (header is None and isinstance(line, str) and all_quoted(line))
-    rows = quoted_rows(lines, separator) if in_quotes else parse_each(lines, _tab_columns)
+    rows = quoted_rows(lines, separator) if in_quotes else parse_each(lines, tab_columns)
     first = next(rows)[1] if header is None else list(header)
     if isinstance(first, Fault):
         raise UserError(f"{path}, line {number}: {first}. Expected are {forms}.")
@@ -260,14 +265,6 @@ def _first_cells(names: Sequence[str], rows: Iterable[tuple[int, list[str] | Fau
     """By name what the first rows of a table have in each column."""
     first = [row for _, row in itertools.islice(rows, 100) if not isinstance(row, Fault) and len(row) == len(names)]
     return dict(zip(names, zip(*first, strict=True), strict=True)) if first else dict.fromkeys(names, ())
-
-
-def _tab_columns(line: str) -> list[str]:
-    """The columns between tabs, those whose quotes a program has doubled without."""
-    columns = line.split("\t")
-    if '""' not in line:
-        return columns
-    return [each[1:-1].replace('""', '"') if DOUBLED.fullmatch(each) else each for each in columns]
 
 
 def columns_of(line: str, keys: Sequence[str], between: str) -> str:

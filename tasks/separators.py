@@ -1,11 +1,13 @@
 """Tables in text files: how their names end, what separates their columns, and what the first line calls these."""
 
 import csv
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tasks.reading import LONGEST, Fault
 
+DOUBLED = re.compile(r'"(?:[^"]|"")*""(?:[^"]|"")*"')  # in quotes, and with doubled ones within
 NAMES = {",": "commas", ";": "semicolons", "\t": "tabs"}
 csv.field_size_limit(LONGEST)  # Python's own limit, 128 KiB, is less than a document may have
 
@@ -113,3 +115,11 @@ def wrong_separator(line: str, separators: str, fields: Mapping[str, Sequence[st
                 f"{NAMES[right]}"
             )
     return ""
+
+
+def tab_columns(line: str) -> list[str]:
+    """The columns between tabs, those whose quotes a program has doubled without."""
+    columns = line.split("\t")
+    if '""' not in line:
+        return columns
+    return [each[1:-1].replace('""', '"') if DOUBLED.fullmatch(each) else each for each in columns]

@@ -27,7 +27,7 @@ from tasks.names import Names
 from tasks.processes import is_first
 
 KINDS = (*READERS, "folder", "toy")
-FORMAT = 8  # of the cache
+FORMAT = 9  # of the cache
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from tasks.name_tables import read_names
 from tasks.names import Names
 from tasks.reading import Fault, brief
 from tasks.rows import read_examples, read_new_rows
-from tasks.separators import is_csv
+from tasks.separators import is_csv, tab_columns
 
 UNKNOWN = "?"
 KEYS = ("head", "relation", "tail")  # of a question as an object of JSON
@@ -43,9 +43,11 @@ def read_queries(lines: Iterable[bytes], name: str, entities: Names, relations: 
     or a name that the graph does not have; and for a file without questions.
     """
     parse = _parser(entities, relations)
-    return read_examples(
-        lines, name, lambda line: parse(line.split("\t"), line), "questions", f"Each line is {FORMS}", KEYS
-    )
+
+    def question(line: str) -> Query:
+        return parse([column.strip() for column in tab_columns(line)], line)
+
+    return read_examples(lines, name, question, "questions", f"Each line is {FORMS}", KEYS)
 
 
 def read_query_table(

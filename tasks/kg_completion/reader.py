@@ -13,7 +13,7 @@ from tasks.errors import UserError
 from tasks.fingerprints import contents_sha256
 from tasks.name_tables import Row, read_names
 from tasks.reading import UNREADABLE, open_bytes, other_separator, reason, to_utf8
-from tasks.separators import is_csv
+from tasks.separators import DOUBLED, is_csv
 from tasks.split_column import SPLIT, require_train, split_of
 
 FIELDS = {
@@ -111,6 +111,8 @@ class TripleReader:
         self.blank = len(block) - len(text) - 1
         self._check(text)
         names = text.replace(b"\n", b"\t").split(b"\t")
+        if b'""' in text:  # of columns that a program has put in quotes
+            names = [_without_quotes(name) for name in names]
         n, sizes = len(names) // 3, (len(self.entities), len(self.relations))
         triples = np.empty((n, 3), dtype=np.int32)
         triples[:, 1] = np.fromiter(map(self.relations.__getitem__, names[1::3]), np.int32, n)
@@ -147,7 +149,12 @@ class TripleReader:
             fault = f"is not UTF-8 ({error.reason}); {to_utf8(beginning)}"
         if fault:
             lines = text.split(b"\n")
-            raise self._fault(next(k for k, line in enumerate(lines) if name in line.split(b"\t")), fault)
+            raise self._fault(next((k for k, line in enumerate(lines) if name in line.split(b"\t")), 0), fault)
 
     def _fault(self, row: int, what: str) -> UserError:
         return UserError(f"{self.path}, line {self.lines + row + 1} {what}.")
+
+
+def _without_quotes(name: bytes) -> bytes:
+    """A name as `separators.tab_columns` reads it."""
+    return name[1:-1].replace(b'""', b'"') if DOUBLED.fullmatch(name.decode("utf-8", "replace")) else name

@@ -32,6 +32,7 @@ from tasks.translation.toy import Toy
 from tasks.vocabularies import check_names, check_numbers
 
 SHOWN = 200  # characters of a sentence in a message
+FEW_PAIRS = 100  # of a split that is held out
 say = rank_zero_only(print)
 
 
@@ -173,7 +174,12 @@ class TranslationData(TaskData):
         """Say what was left out or held out, and what train has, too."""
         pairs = f"{counts['pairs']:,} pairs"
         if split in self._held_out:
-            say(f"There is no file for {split}: {pairs} of train are held out for it (task.data.held_out).", flush=True)
+            few = counts["pairs"] < FEW_PAIRS
+            more = f" These are few to measure on; task.data.held_out.shares.{split}=0.1 gives more." if few else ""
+            say(
+                f"There is no file for {split}: {pairs} of train are held out for it (task.data.held_out).{more}",
+                flush=True,
+            )
         if counts.get("in_train"):
             say(f"{counts['in_train']:,} of {pairs} of {split} are in train, too; they are kept.", flush=True)
         if counts["empty"]:

@@ -159,3 +159,13 @@ def test_nodes_on_cycles_by_hand():
     child, parent = np.array([0, 2, 3, 3, 4, 5, 6, 7, 7, 5]), np.array([2, 3, 2, 4, 5, 6, 7, 5, 6, 1])
     assert nodes_on_cycles(child, parent, 8).tolist() == [2, 3, 5, 6, 7]
     assert len(nodes_on_cycles(child[:0], parent[:0], 8)) == 0
+
+
+def test_names_in_quotes_and_json(tmp_path):
+    file = tmp_path / "edges.tsv"
+    file.write_text('child\tparent\n"dog ""x"""\tanimal\n"plain"\tanimal\n')
+    assert tuple(read_edges(file, "data.dir").names) == ('dog "x"', "animal", '"plain"')
+    for name in ("edges.tsv", "edges.csv", "edges.jsonl"):
+        (tmp_path / name).write_text('{"child": "dog", "parent": "animal"}\n')
+        with pytest.raises(UserError, match=rf"{name}, line 1: .* JSON is not read here: write columns with tabs"):
+            read_edges(tmp_path / name, "data.dir")

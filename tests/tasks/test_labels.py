@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tasks.errors import UserError
-from tasks.labels import Labels
+from tasks.labels import Labels, check_classes
 from tasks.reading import Fault
 
 CLASSES = {"other": ["neutral", "contradiction"], "entailment": ["entailment"]}
@@ -55,3 +55,13 @@ def test_a_label_that_cannot_be_used_is_named_in_short():
 def test_classes_that_cannot_be_are_named(classes):
     with pytest.raises(UserError, match=r"task\.data\.classes needs at least two classes"):
         Labels(classes)
+
+
+def test_labels_that_are_no_classes_are_told():
+    scores = {f"0.{k}": int(k < 8) for k in range(10)}
+    dev = {name: 1 - count for name, count in scores.items()}
+    with pytest.raises(UserError, match=r"The labels of 10 documents are 10, as '0\.0', '0\.1', '0\.2': numbers or texts of their own"):
+        check_classes({"train": scores, "dev": dev}, "documents")
+    many = {f"c{k}": int(k < 8) * 9 for k in range(20)}
+    with pytest.raises(UserError, match=r"of the class c8 \(1\), .*, c12 \(1\) and 7 more are in dev or test"):
+        check_classes({"train": many, "dev": dict.fromkeys(many, 1)}, "documents")

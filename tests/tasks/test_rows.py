@@ -237,3 +237,9 @@ def test_an_object_is_a_line_of_columns(line, columns):
 def test_an_object_that_is_no_line_of_columns(line, message):
     with pytest.raises(Fault, match=message):
         columns_of(line, ("a", "b", "c"), " ")
+
+
+def test_an_array_of_json_is_named(tmp_path):
+    (tmp_path / "x.json").write_text('[{"label": "a"}]')
+    with pytest.raises(UserError, match=r"x\.json is an array of JSON, and an object a line is needed.*lines=True"):
+        next(read_records(tmp_path / "x.json", {"label": ["label"]}, "forms"))

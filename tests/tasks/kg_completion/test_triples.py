@@ -1,7 +1,9 @@
 """Triples are read exactly, oddities are counted, and faults are named with file and line."""
 
+import csv
 import gzip
 import hashlib
+import io
 
 import numpy as np
 import pytest
@@ -306,3 +308,23 @@ def test_the_official_files(data_dir, name, sizes, entities, relations, unseen):
     first = (data_dir / name / "test.txt").read_text().splitlines()[-1].split("\t")
     h, r, t = graph.triples["test"][-1].tolist()
     assert [graph.entities[h], graph.relations[r], graph.entities[t]] == first
+
+
+def test_names_that_a_program_has_put_in_quotes_are_read_without(tmp_path, monkeypatch):
+    """csv.writer(delimiter="\\t") and pandas put quotes around cells that have some."""
+    rows = [('say "a"', "r", "b"), ("b", 'of "q"', 'say "a"'), ('"', "r", "b")]
+    with io.StringIO() as stream:
+        csv.writer(stream, delimiter="\t", lineterminator="\n").writerows(rows)
+        text = stream.getvalue()
+    assert '"say ""a"""' in text
+    graph = read_graph(write(tmp_path / "mine", train=text, dev="b\tr\tb\n", test="b\tr\tb\n"))
+    assert (graph.entities, graph.relations) == (('say "a"', "b", '"'), ("r", 'of "q"'))
+
+
+def test_json_is_named(tmp_path):
+    line = '{"head": "a", "relation": "r", "tail": "b"}\n'
+    with pytest.raises(UserError, match=r"train\.txt, line 1: .*not of the form head <tab> relation <tab> tail\. JSON is not read here: write columns"):
+        read_graph(write(tmp_path / "mine", train=line))
+    (tmp_path / "triples.csv").write_text(line)
+    with pytest.raises(UserError, match=r"triples\.csv, line 1: .*JSON is not read here"):
+        read_graph(tmp_path / "triples.csv")
