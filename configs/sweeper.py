@@ -163,6 +163,7 @@ class SearchSweeper(Sweeper):
         return {
             "words": sorted(words), "space": dimensions, "where": space.where, "sampler": self.sampler,
             "startup": self.startup, "pruner": self.pruner, "seed": self.seed,
+            **({"baseline": True} if self.baseline else {}),
         }  # fmt: skip
 
     def _configuration(self, space: spaces.Space) -> str:

@@ -69,6 +69,9 @@ LATER = {
     "task.data.feature_norm": None,
     "task.data.standardize": False,
     "task.module.class_weights": None,
+    "encoder.aggregation.shared": False,
+    "encoder.aggregation.temperature": None,
+    "encoder.aggregation.lowest": None,
     "task.model.hyfi.midpoint": "encoder",
     "task.model.hyfi.order": ["mention", "context", "characters"],
 }

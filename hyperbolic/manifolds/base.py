@@ -284,6 +284,7 @@ class HyperbolicManifold(Manifold):
 
     def centroid_exp0(self, u: Tensor, weights: Tensor) -> Tensor:
         """As for any manifold; of many vectors without the points ``exp_0(u)``, by numbers of each vector alone."""
+        check_number(u, weights)
         if not blocked(u) or (parts := sheet.exp0_parts(u, self.c, self.origin_scale)) is None:
             return super().centroid_exp0(u, weights)
         space = sheet.centroid_of_parts(*parts, u, weights, self.c)

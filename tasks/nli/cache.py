@@ -13,7 +13,7 @@ from tasks.nli.columns import Arrays, Prepared, Recipe, Row, prepare
 from tasks.nli.pairs import read_pairs, read_with_splits
 from tasks.nli.places import ALL, SPLITS, Source
 from tasks.rows import has_column
-from tasks.split_column import train_first
+from tasks.split_column import require_train, train_first
 
 FORMAT = 8  # of the cache
 
@@ -33,11 +33,12 @@ def from_files(sources: Sequence[Source], recipe: Recipe, cache: Path) -> Prepar
 
     def make() -> Prepared:
         given, rows = read_rows(sources)
-        held_out = [split for split in SPLITS if split not in given]
-        if held_out and not recipe.held_out:
+        held_out = [split for split in SPLITS[1:] if split not in given]
+        if held_out and not 0 < len(held_out) * recipe.held_out < 1:
             raise UserError(
-                f"{sources[0].path.parent} has no pairs for {' and '.join(held_out)}; add a file, or keep a part of "
-                "train with task.data.held_out=0.1."
+                f"{sources[0].path if len(sources) == 1 else sources[0].path.parent} has no pairs for "
+                f"{' and '.join(held_out)}; add some, or keep a part of train for each with task.data.held_out=0.1 (it "
+                f"is {recipe.held_out:g})."
             )
         pairs = prepare(rows, recipe, held_out)
         own = {split: [k for k, s in enumerate(sources) if s.split == split] for split in SPLITS}
@@ -63,6 +64,7 @@ def read_rows(sources: Sequence[Source]) -> tuple[set[str], Iterator[Row]]:
     if len(sources) == 1 and has_column(path, "split"):
         rows = train_first(path, lambda: read_with_splits(path), "pairs")
         given = {split for split, *_ in read_with_splits(path) if split}
+        require_train(path, given)
         return given, ((split, ALL, place, pair) for split, place, pair in rows)
     rows_of_files = ((s.split, s.part, f"{s.path}, line {k}", pair) for s in sources for k, pair in read_pairs(s.path))
     return {source.split for source in sources}, rows_of_files

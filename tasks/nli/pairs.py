@@ -60,7 +60,7 @@ def _records(path: Path, *further: str) -> Iterator[tuple[int, dict[str, str] | 
 def _remedy(columns: Mapping[str, Sequence[str]], separator: str) -> str:
     """What a first line that lacks a column must be, as a sentence for a message; "" where it has too few. columns: by
     what it has for its name the cells of the next rows."""
-    if (guess := guess_columns(columns, FIELDS, others=("genre",))) is None:
+    if (guess := guess_columns(columns, FIELDS, others=("genre", *SPLIT))) is None:
         return ""
     label, premise, hypothesis = (guess[field] for field in FIELDS)
     if label not in columns[label]:

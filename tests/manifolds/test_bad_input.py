@@ -43,6 +43,8 @@ def test_a_centroid_needs_a_weight_for_each_point(name):
     for shape in ((4, 5, 1), (5, 1), (1,), ()):
         with pytest.raises(ValueError, match=r"centroid: takes points \(\.\.\., N, D\) and weights \(\.\.\., N\), got the shapes \(4, 5, "):
             manifold.centroid(x, torch.ones(shape))
+    with pytest.raises(ValueError, match=r"got the shapes \(400, 50, 30\) and \(400, 1\)"):
+        manifold.centroid_exp0(torch.randn(400, 50, 30), torch.ones(400, 1))
 
 
 def test_what_is_no_manifold_is_named():

@@ -224,8 +224,11 @@ def test_what_a_column_of_splits_lacks_is_held_out(tmp_path):
     assert len(data.rows("test")) == 1
     assert len(data.rows("train")) + len(data.rows("dev")) == 400
     assert data.prepared().counts["dev"]["held_out"] == len(data.rows("dev")) > 10
-    with pytest.raises(UserError, match=r"has no pairs for dev; add a file, or keep a part"):
+    with pytest.raises(UserError, match=r"mine\.jsonl has no pairs for dev; add some, or keep a part .*\(it is 0\)"):
         made_without(tmp_path, folder=str(file)).splits()
+    file.write_text(lines(pairs))
+    with pytest.raises(UserError, match=r"no pairs for dev and test; .*\(it is 0\.5\)"):
+        made_without(tmp_path, folder=str(file), held_out=0.5).splits()
 
 
 def made_without(tmp_path, **changes) -> NliData:
