@@ -529,3 +529,14 @@ def test_a_search_with_numbers_beyond_all_bounds_is_damaged(searched):
         with pytest.raises(UserError, match="is damaged"):
             search.read(file)
         file.unlink()
+
+
+def test_a_baseline_is_the_task_as_it_is(tmp_path):
+    result = start(tmp_path, "optim.lr=0.03,0.1", "hydra.sweeper.baseline=true", "hydra.sweeper.n_trials=2", "trainer.max_epochs=1")
+    assert result.code == 0, result.err
+    place = folder_of(tmp_path)
+    by_number = {trial.number: trial.settings for trial in search.read(place).trials}
+    assert by_number[0] == {}
+    assert by_number[1]["optim.lr"] in ("0.03", "0.1")
+    record = json.loads((place / "trial-000" / "record.json").read_text())
+    assert not [word for word in record["overrides"] if word.startswith("optim.lr")]
