@@ -38,7 +38,7 @@ class Aggregation(nn.Module):
     Args:
         manifold: of the points. d: intrinsic size. heads: of additive attention in flat space, each on d / heads of
             the coordinates. temperature: None for ``sqrt(d)``. lowest: of the scores, so that no neighbour has less
-            than ``exp(lowest)`` of the weight of another (LGCN's program: -1); None: any.
+            than ``exp(lowest)`` of the weight of another (LGCN's program: -1), and no gradient there; None: any.
 
     Raises:
         ValueError: an unknown value; heads that do not divide d, or with another attention or manifold; a temperature
