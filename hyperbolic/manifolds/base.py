@@ -100,7 +100,7 @@ class Manifold(geoopt.Manifold, abc.ABC):
         """Another curved manifold with the curvature of this one, also while it is learned."""
         if isinstance(self, kind):
             return self
-        if not (isinstance(kind, type) and issubclass(kind, Manifold) and kind.is_curved):
+        if not (issubclass(kind, Manifold) and kind.is_curved):
             raise TypeError(f"twin: takes a class of curved manifolds, as PoincareBall, Lorentz or Klein, got {kind!r}")
         twins: dict[type[Manifold], Manifold] = self.__dict__.setdefault("_twins", {})
         if kind not in twins:

@@ -149,7 +149,8 @@ class TripleReader:
             fault = f"is not UTF-8 ({error.reason}); {to_utf8(beginning)}"
         if fault:
             lines = text.split(b"\n")
-            raise self._fault(next((k for k, line in enumerate(lines) if name in line.split(b"\t")), 0), fault)
+            names = (map(_without_quotes, line.split(b"\t")) for line in lines)
+            raise self._fault(next(k for k, here in enumerate(names) if name in here), fault)
 
     def _fault(self, row: int, what: str) -> UserError:
         return UserError(f"{self.path}, line {self.lines + row + 1} {what}.")

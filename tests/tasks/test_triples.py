@@ -127,7 +127,8 @@ def train_step(tmp_path, cfg: DictConfig) -> None:
         optimizer.zero_grad()
         task.step(batch).loss.backward()
         optimizer.step()
-    has_bound = OmegaConf.select(cfg, "encoder.aggregation.lowest") is not None  # where scores have no gradient
+    # toy nodes in the ball are so far from each other that all scores lie at LGCN's bound, where they have no gradient
+    has_bound = OmegaConf.select(cfg, "encoder.aggregation.lowest") and cfg.geometry.manifold == "PoincareBall"
     for name, p in task.model.named_parameters():
         assert torch.isfinite(p).all(), name
         may_stay = has_bound and ".aggregation." in name

@@ -321,6 +321,11 @@ def test_names_that_a_program_has_put_in_quotes_are_read_without(tmp_path, monke
     assert (graph.entities, graph.relations) == (('say "a"', "b", '"'), ("r", 'of "q"'))
 
 
+def test_a_name_in_quotes_that_is_no_text_is_named_with_its_line(tmp_path):
+    with pytest.raises(UserError, match=r"train\.txt, line 2 is not UTF-8"):
+        read_graph(write(tmp_path / "mine", train=b'a\tr\tb\n"say ""\xff"""\tr\tb\n'))
+
+
 def test_json_is_named(tmp_path):
     line = '{"head": "a", "relation": "r", "tail": "b"}\n'
     with pytest.raises(UserError, match=r"train\.txt, line 1: .*not of the form head <tab> relation <tab> tail\. JSON is not read here: write columns"):
