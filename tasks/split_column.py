@@ -44,6 +44,12 @@ def require_train(path: Path, splits: Container[str]) -> None:
         )
 
 
+def warn_without(path: Path, n: int, unit: str) -> None:
+    """Warns of rows of no split. n: how many. unit: what they are called in the plural."""
+    if n:
+        warnings.warn(f"{path}: {n:,} {unit} have no split and are left out.", stacklevel=3)
+
+
 def rows_with_splits(
     path: Path, records: Iterable[tuple[int, dict[str, str] | Fault]], make: Callable[[Mapping[str, str]], Example]
 ) -> Iterator[Row[Example]]:
@@ -69,6 +75,5 @@ def train_first(path: Path, read: Callable[[], Iterator[Row[Example]]], unit: st
         if row[0] == "train":
             yield row
     require_train(path, counts)
-    if without := counts[""]:
-        warnings.warn(f"{path}: {without:,} {unit} have no split and are left out.", stacklevel=2)
+    warn_without(path, counts[""], unit)
     yield from (row for row in read() if row[0] not in ("", "train"))

@@ -3,14 +3,16 @@
 import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tasks.batches import SPLITS
 from tasks.errors import UserError, known_splits
 from tasks.reading import Fault, existing, read_lines
-from tasks.translation.tables import ENDINGS, Fields, fields_of, header_of, read_rows
+from tasks.rows import has_column
+from tasks.split_column import require_train, warn_without
+from tasks.translation.tables import ENDINGS, Fields, count_splits, fields_of, header_of, read_rows
 
 LANGUAGE = "{language}"  # stands for the language in a name
 TABLE_FORM = "The command line has it as 'task.data.table={file: pairs.tsv, columns: [en, de]}'."
@@ -60,12 +62,13 @@ class Table:
 @dataclass(frozen=True)
 class Source:
     """Where the pairs of a split are: two aligned files, or one table (twice). fields, header: of a table, see
-    `tables.read_rows`."""
+    `tables.read_rows`. by_column: they are the rows whose column split says this one."""
 
     split: str
     paths: tuple[Path, Path]
     fields: Fields | None = None
     header: Sequence[str] | None = None
+    by_column: bool = False
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -77,7 +80,8 @@ class Source:
         and line, where one cannot be used, and where the files have different numbers of lines."""
         if self.fields is None:
             return self._aligned()
-        return itertools.starmap(Pair, read_rows(self.paths[0], self.fields, self.header))
+        split = self.split if self.by_column else None
+        return itertools.starmap(Pair, read_rows(self.paths[0], self.fields, self.header, split))
 
     def _aligned(self) -> Iterator[Pair]:
         read, ends, blank = [0, 0], [0, 0], 0  # lines of each; those up to the last with a text; blank pairs since then
@@ -176,7 +180,7 @@ def find_sources(
 ) -> dict[str, Source]:
     """The files of each split that is there.
 
-    folder: may be a table, which is train. files: by split, names of which the first is taken that exists in both
+    folder: may be a table, which is train, or whose column split says which rows are of which split. files: by split, names of which the first is taken that exists in both
     languages or as a table, plain or with .gz; the language stands for {language} in the name, or else behind it, as
     train.en, and a table ends in one of `tables.ENDINGS`. Raises UserError where train is not there, one language of a
     split is missing, or CR alone ends the lines of a file.
@@ -190,7 +194,7 @@ def find_sources(
                 f"data.dir={folder} is a file, and task.data.table.file={table.file} would be one in it. Leave the "
                 "table out, or name the folder."
             )
-        return {"train": _table("train", folder, source, target)}
+        return _splits_of(_table("train", folder, source, target))
     if not folder.is_dir():
         raise UserError(f"There is no folder or file {folder}; name one with texts in both languages.{hint}")
     if table is not None:
@@ -237,6 +241,17 @@ def _table(split: str, path: Path, source: str, target: str, columns: Sequence[s
     _check_ends(path)
     fields = fields_of(source, target)
     return Source(split, (path, path), fields, header_of(path, fields, columns or (source, target)))
+
+
+def _splits_of(table: Source) -> dict[str, Source]:
+    """The splits that a table's column split names; train alone where it has none."""
+    path = table.paths[0]
+    if table.fields is None or table.header is not None or not has_column(path, "split"):
+        return {"train": table}
+    counts = count_splits(path, table.fields)
+    require_train(path, counts)
+    warn_without(path, counts[""], "pairs")
+    return {split: replace(table, split=split, by_column=True) for split in SPLITS if counts[split]}
 
 
 def _named(name: str, language: str) -> str:

@@ -177,7 +177,7 @@ class TranslationData(TaskData):
             few = counts["pairs"] < FEW_PAIRS
             more = f" These are few to measure on; task.data.held_out.shares.{split}=0.1 gives more." if few else ""
             say(
-                f"There is no file for {split}: {pairs} of train are held out for it (task.data.held_out).{more}",
+                f"There are no pairs for {split}: {pairs} of train are held out for it (task.data.held_out).{more}",
                 flush=True,
             )
         if counts.get("in_train"):

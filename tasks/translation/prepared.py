@@ -224,7 +224,7 @@ def from_sources(sources: Mapping[str, Source], held_out: HeldOut, source: str, 
     """
     shas = {split: [contents_sha256(path) for path in place.files] for split, place in sources.items()}
     names = {split: [path.name for path in place.files] for split, place in sources.items()}
-    tables = {split: [place.fields, place.header] for split, place in sources.items()}
+    tables = {split: [place.fields, place.header, place.by_column] for split, place in sources.items()}
     held = asdict(held_out) if len(sources) < len(SPLITS) else None
     facts = {"format": FORMAT, "shas": shas, "tables": tables, "held_out": held, "source": source}
     settings = facts | asdict(recipe)
@@ -255,6 +255,8 @@ def from_sources(sources: Mapping[str, Source], held_out: HeldOut, source: str, 
         parts = {split: share for split, share in held_out.shares.items() if split not in sources}
         rows = json.dumps([parts, held_out.language], sort_keys=True).encode()
         sha256 |= {split: part_sha256(sha256[split], rows) for split in parts}
+        by_column = [split for split, place in sources.items() if place.by_column]
+        sha256 |= {split: part_sha256(sha256[split], json.dumps([split]).encode()) for split in by_column}
         return corpus._replace(files=files, sha256=sha256)
 
     def write(folder: Path, corpus: Corpus) -> None:

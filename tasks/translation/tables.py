@@ -1,6 +1,7 @@
 """Tables with a pair of sentences in each row: columns between tabs, in files .csv commas or semicolons; JSON lines."""
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from tasks.errors import UserError
 from tasks.reading import Fault, brief, is_blank, read_lines
 from tasks.rows import TABLES, read_new_rows, read_records
 from tasks.separators import choose_separator, ending, has_columns, separators_of, split_columns
+from tasks.split_column import split_of
 
 ENDINGS = (".tsv", ".csv", ".jsonl")  # of tables that are found by the name of a split
 Fields = Mapping[str, Sequence[str]]
@@ -61,22 +63,40 @@ def header_of(path: Path, fields: Fields, languages: Sequence[str]) -> list[str]
     return [*languages, *(f"column {k}" for k in range(len(languages) + 1, n + 1))]
 
 
-def read_rows(path: Path, fields: Fields, header: Sequence[str] | None) -> Iterator[tuple[str, str]]:
+def read_rows(
+    path: Path, fields: Fields, header: Sequence[str] | None, split: str | None = None
+) -> Iterator[tuple[str, str]]:
     """Source and target of each row, without blanks around and ends of lines within; blank lines are passed over.
 
-    fields: of `fields_of`. header: of `header_of`; None: the first line names the columns, and is no pair. Raises
-    UserError, which names the line, for one that cannot be used, and where there is none.
+    fields: of `fields_of`. header: of `header_of`; None: the first line names the columns, and is no pair. split: of
+    the rows of this one alone, as the column split says. Raises UserError, which names the line, for one that cannot be
+    used, and where there is none.
     """
+    for number, record in _records(path, fields, header, () if split is None else ("split",)):
+        if split is None or split_of(path, number, record["split"]) == split:
+            yield one_line(record["source"]), one_line(record["target"])
+
+
+def count_splits(path: Path, fields: Fields) -> Counter[str]:
+    """The rows of each split that the column split says, and those of none, ""; for the rest as `read_rows`."""
+    rows = _records(path, fields, None, ("split",))
+    return Counter(split_of(path, number, record["split"]) or "" for number, record in rows)
+
+
+def _records(
+    path: Path, fields: Fields, header: Sequence[str] | None, optional: Sequence[str]
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """The number of each line and its fields; see `read_rows`."""
     source, target = (names[0] for names in fields.values())
     forms = (
         f"a sentence ({source}) and its translation ({target}) in each line with a tab between them, in files .csv "
         "with a comma or semicolon, where a sentence that has one stands in quotes; where there are other columns, a "
         f'first line that names {source} and {target}; or JSON lines {{"{source}": "...", "{target}": "..."}}'
     )
-    for number, record in read_records(path, fields, forms, header=header):
+    for number, record in read_records(path, fields, forms, optional, header):
         if isinstance(record, Fault):
             raise UserError(f"{path}, line {number}: {record}. Expected are {forms}.")
-        yield one_line(record["source"]), one_line(record["target"])
+        yield number, record
 
 
 def one_line(text: str) -> str:

@@ -120,7 +120,7 @@ def test_pairs_that_are_held_out_are_counted(tmp_path, capsys):
     assert 0 < n < 60
     other = data(folder, tmp_path / "cache", held_out=HeldOut({"dev": 0.1, "test": 0.2}, "en")).fingerprint()["sha256"]
     assert [split for split in other if other[split] != facts["sha256"][split]] == ["test"]
-    assert f"There is no file for test: {n} pairs of train are held out for it (task.data.held_out)." in capsys.readouterr().out
+    assert f"There are no pairs for test: {n} pairs of train are held out for it (task.data.held_out)." in capsys.readouterr().out
 
 
 def test_characters_outside_of_the_vocabulary_are_the_unknown_piece(made, capsys):

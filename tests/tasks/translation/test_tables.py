@@ -84,13 +84,43 @@ def test_a_table_is_split_and_its_first_pair_is_said(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "pairs.tsv: the first column is en and the second de, as 'a dog runs dog0' and 'ein hund läuft hund0' in" in said
     assert "If it is a header" not in said
-    assert "There is no file for dev:" in said
+    assert "There are no pairs for dev:" in said
     assert few.fingerprint()["files"] == dict.fromkeys(("train", "dev", "test"), "pairs.tsv")
     data(write(tmp_path / "named", {"pairs.tsv": ["English\tGerman", *lines]}) / "pairs.tsv", tmp_path / "cache").corpus()
     assert "'German' in the first line. If it is a header, call the columns en and de." in capsys.readouterr().out
     write(tmp_path / "texts", {"pairs.tsv": lines[:1]})
     with pytest.raises(UserError, match=r"Of 1 pairs of sentences in pairs.tsv none is held out for dev .*shares.dev=0.3"):
         data(tmp_path / "texts" / "pairs.tsv", tmp_path / "cache").corpus()
+
+
+def test_a_column_split_says_which_rows_are_of_which_split(tmp_path, capsys):
+    words = ["train", "valid", "Train", "", "test", "train"]
+    lines = [f"{line}\t{word}\t{german(line)}" for line, word in zip(TRAIN, words, strict=True)]
+    path = write(tmp_path, {"pairs.tsv": ["en\tSplit\tde", *lines]}) / "pairs.tsv"
+    with pytest.warns(UserWarning, match=r"pairs\.tsv: 1 pairs have no split and are left out"):
+        sources = found(path)
+    pairs = {split: [pair.source for pair in source.pairs()] for split, source in sources.items()}
+    assert pairs == {"train": [TRAIN[0], TRAIN[2], TRAIN[5]], "dev": [TRAIN[1]], "test": [TRAIN[4]]}
+    with pytest.warns(UserWarning, match="left out"):
+        few = data(path, tmp_path / "cache")
+        corpus = few.corpus()
+    assert "held out" not in capsys.readouterr().out
+    assert [corpus.counts[split]["pairs"] for split in ("train", "dev", "test")] == [3, 1, 1]
+    assert len({*few.fingerprint()["sha256"].values()}) == 3
+    write(tmp_path, {"pairs.tsv": ["en\tsplit\tde", *(f"{k} {line}\ttrain\t{german(line)}" for k in range(30) for line in TRAIN)]})
+    counts = data(path, tmp_path / "cache").corpus().counts
+    assert "There are no pairs for dev:" in capsys.readouterr().out
+    assert sum(count["pairs"] for count in counts.values()) == 180
+    json = '{"en": "a", "de": "b", "split": "train"}\n{"en": "c", "de": "d", "split": "dev"}\n'
+    (tmp_path / "a.jsonl").write_text(json, encoding="utf-8")
+    assert [*found(tmp_path / "a.jsonl")] == ["train", "dev"]
+    for lines, said in (
+        (["en,de,split", "a,b,dev"], r"a\.csv: nothing that can be used has the split train"),
+        (["en,de,split", "a,b,train", "c,d,tets"], r"a\.csv, line 3: 'tets' is no split; write train, dev or test"),
+    ):
+        write(tmp_path, {"a.csv": lines})
+        with pytest.raises(UserError, match=said):
+            found(tmp_path / "a.csv")
 
 
 def test_new_sentences_are_the_column_of_a_table(tmp_path):
