@@ -180,10 +180,10 @@ def find_sources(
 ) -> dict[str, Source]:
     """The files of each split that is there.
 
-    folder: may be a table, which is train, or whose column split says which rows are of which split. files: by split, names of which the first is taken that exists in both
-    languages or as a table, plain or with .gz; the language stands for {language} in the name, or else behind it, as
-    train.en, and a table ends in one of `tables.ENDINGS`. Raises UserError where train is not there, one language of a
-    split is missing, or CR alone ends the lines of a file.
+    folder: may be a table, which is train, or whose column split says which rows are of which split. files: by split,
+    names of which the first is taken that exists in both languages or as a table, plain or with .gz; the language
+    stands for {language} in the name, or else behind it, as train.en, and a table ends in one of `tables.ENDINGS`.
+    Raises UserError where train is not there, one language of a split is missing, or CR alone ends the lines of a file.
     """
     known_splits("task.data.files", files, SPLITS)
     fetch = f" `python scripts/download.py {download}` fetches it." if download else ""

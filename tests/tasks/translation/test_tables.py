@@ -101,8 +101,8 @@ def test_a_column_split_says_which_rows_are_of_which_split(tmp_path, capsys):
         sources = found(path)
     pairs = {split: [pair.source for pair in source.pairs()] for split, source in sources.items()}
     assert pairs == {"train": [TRAIN[0], TRAIN[2], TRAIN[5]], "dev": [TRAIN[1]], "test": [TRAIN[4]]}
+    few = data(path, tmp_path / "cache")
     with pytest.warns(UserWarning, match="left out"):
-        few = data(path, tmp_path / "cache")
         corpus = few.corpus()
     assert "held out" not in capsys.readouterr().out
     assert [corpus.counts[split]["pairs"] for split in ("train", "dev", "test")] == [3, 1, 1]
