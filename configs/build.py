@@ -1,13 +1,15 @@
 """A task with its model and its data from a configuration: the one way in which run.py and scripts build them."""
 
 import functools
+import inspect
+import typing
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from hydra.errors import HydraException, InstantiationException
-from hydra.utils import instantiate
+from hydra.utils import get_object, instantiate
 from omegaconf.errors import OmegaConfBaseException
 from torch import nn
 from torch.optim import Optimizer
@@ -61,7 +63,7 @@ def build(
             settings.pop("schedule"), settings.pop("warmup_steps"), settings.pop("d_model"), **settings.pop("plateau")
         )
         optimizer: Callable[[nn.Module], Optimizer] = functools.partial(optimizers.make_optimizer, **settings)
-        task = _make_with("task.module", values["task"]["module"], supplied | {"model": model, "optimizer": optimizer})
+        task = _make_task(values["task"]["module"], supplied | {"model": model, "optimizer": optimizer}, data)
         optimizer(task)  # its settings are checked before anything is read or written
     except REFUSALS as error:
         raise _refused(error) from error
@@ -110,6 +112,24 @@ def _make(name: str, node: Mapping[str, Any], kind: Any) -> Any:
     if not isinstance(value, kind):
         raise UserError(f"{name}._target_={node['_target_']} makes no {kind.__name__}, which is needed here.")
     return value
+
+
+def _make_task(node: Mapping[str, Any], supplied: Mapping[str, Any], data: TaskData) -> Task:
+    """The task of a node. Raises UserError where it is for a model or data of another class."""
+    checks.check_target("task.module", node, tuple(supplied))
+    target = get_object(node["_target_"])
+    hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target)
+    for name, value, kind in (
+        ("task.model", supplied["model"], hints.get("model", object)),
+        ("task.data", data, getattr(target, "learns_from", object)),
+    ):
+        if inspect.isclass(kind) and not isinstance(value, kind):
+            raise UserError(
+                f"task.module._target_={node['_target_']} needs a {kind.__name__}, and {name} is a "
+                f"{type(value).__name__}. Take those of one file of configs/task."
+            )
+    task: Task = _make_with("task.module", node, supplied)
+    return task
 
 
 def _probed(

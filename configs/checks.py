@@ -271,7 +271,7 @@ def parameters(name: str, node: Mapping[str, Any]) -> dict[str, inspect.Paramete
 
     A class whose constructor takes `**options` has, as its attribute `Options`, the dataclass whose fields they are.
     """
-    check_targets(node)
+    check_targets(node, name)
     if not isinstance(node, Mapping) or not node.get("_target_"):
         raise ConfigError(f"{name} names no class; its file in configs/ needs a line `_target_: ...`.")
     target = load_target(f"{name}._target_", node["_target_"])

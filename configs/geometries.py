@@ -32,7 +32,7 @@ def with_pairs(parts: Mapping[str, Any]) -> dict[str, Any]:
         node, where = files.load(file), f"geometry.parts.{component}"
         if lacking := [key for key in ("_target_", *PAIR) if key not in node]:
             raise ConfigError(f"{where}={name}: {file.name} lacks {', '.join(lacking)}.")
-        check_targets(node)
+        check_targets(node, "geometry")
         load_target(f"{where}={name}: {file.name}: _target_", node["_target_"])
         if name == part:
             if wrong := [key for key in OF_A_WHOLE if node.get(key)]:

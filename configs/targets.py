@@ -1,8 +1,9 @@
 """The gate through which every configuration passes before anything that it names is imported.
 
 A `_target_` names a class or function that is called. Those of this project are the ones that its own files under
-configs/ name: `targets` reads them, and that is the one table. What a checkpoint holds is data from somebody, so a
-`_target_` in it that is not in the table is refused, and so is one from the command line.
+configs/ name: `targets` reads them, and that is the one table, with the place of each. What a checkpoint holds is data
+from somebody, so a `_target_` in it that is not in the table, or at another place, is refused, and so is one from the
+command line.
 """
 
 import functools
@@ -10,43 +11,65 @@ import logging
 import re
 import sys
 import traceback
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra.utils import get_object
 
 from configs import files
 from configs.errors import ConfigError
 
+_PACKAGE = re.compile(r"^# @package (\S+)", re.MULTILINE)
 _NAME = re.compile(r"^[^#\n]*?\b_target_:\s*['\"]?([\w.]+)", re.MULTILINE)
 _DEPTH = 24  # of nested nodes; ours have at most 6
 
 
 @functools.cache
-def targets(folders: tuple[Path, ...] = (files.FOLDER,)) -> frozenset[str]:
+def targets() -> Mapping[str, frozenset[str]]:
+    """Every `_target_` that a file of configs/ names, with the last keys of the nodes that have it there, as "encoder",
+    or "vectors" of task.data.vectors."""
+    places: dict[str, set[str]] = defaultdict(set)
+    for file in files.FOLDER.rglob("*.yaml"):
+        text = file.read_text(encoding="utf-8")
+        package = _PACKAGE.search(text)
+        for key, target in _named(yaml.safe_load(text), package[1] if package else file.parent.name):
+            places[target].add(key.split(".")[-2])
+    return {target: frozenset(keys) for target, keys in places.items()}
+
+
+@functools.cache
+def _of_the_user(folders: tuple[Path, ...]) -> frozenset[str]:
     """Every `_target_` that a YAML file in these folders names."""
-    files = (file for folder in folders for file in folder.rglob("*.yaml"))
-    return frozenset(name for file in files for name in _NAME.findall(file.read_text(encoding="utf-8")))
+    texts = (file.read_text(encoding="utf-8") for folder in folders for file in folder.rglob("*.yaml"))
+    return frozenset(name for text in texts for name in _NAME.findall(text))
 
 
-def check_targets(node: Any) -> None:
-    """Refuse a node, or a node within it, that would call something that is not in the table.
+def check_targets(node: Any, place: str = "") -> None:
+    """Refuse a node, or a node within it, that would call something that is not in the table, or not there.
 
     Args:
         node: plain values. The files in configs/ and in folders that the user put on Hydra's search path may name
-            classes.
+            classes; those of the user's files may stand anywhere.
+        place: the key of the node; "" for a whole configuration.
 
     Raises:
-        ConfigError: a `_target_` that no file names, or that is no word.
+        ConfigError: a `_target_` that no file names, that files name at other places, or that is no word.
     """
-    allowed = targets((files.FOLDER, *files.search_path()))
-    for key, target in _named(node, ""):
-        if not isinstance(target, str) or target not in allowed:
+    allowed, own = targets(), _of_the_user(tuple(files.search_path()))
+    for key, target in _named(node, place):
+        if not isinstance(target, str) or (target not in own and target not in allowed):
             raise ConfigError(
                 f"{key}={str(target)[:80]!r} is refused: it is none of the classes that the files in configs/ name. To "
                 "use a class of your own, name it in a file of a folder of yours, with --config-dir FOLDER, or in "
                 "Python restore(..., config_dir=FOLDER)."
+            )
+        first, *keys = key.split(".")  # an encoder may be made of others, as encoder.words
+        if target not in own and allowed[target].isdisjoint((first, *keys[-2:-1])):
+            raise ConfigError(
+                f"{key}={target} is refused: the files in configs/ have it as {', '.join(sorted(allowed[target]))}."
             )
 
 

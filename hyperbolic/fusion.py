@@ -26,6 +26,7 @@ BACKEND = "inductor"  # of torch.compile
 # that make the parts write them into the result; for a lift, the kernel of the sums of its rows.
 OPTIONS = {"max_pointwise_cat_inputs": 0, "max_complex_pointwise_cat_inputs": 0}
 VERSIONS = 64  # structures of its arguments that a formula is compiled for: numbers may come in any number
+_messages: list[str] = []  # of :func:`warn_of_gpu`
 Formula = Callable[..., Any]  # of tensors, None and numbers; to a tensor or a tuple of them
 Called = TypeVar("Called", bound=Formula)
 
@@ -42,7 +43,7 @@ class Fusion:
     """
 
     compiled: ClassVar[dict[Fusion, dict[Hashable, Formula]]] = {}  # by structure of the arguments
-    broken: ClassVar[set[Fusion]] = set()  # what cannot be compiled; one warning stands for all
+    broken: ClassVar[set[Fusion]] = set()  # what cannot be compiled
 
     def __init__(self, name: str, plain: Formula):
         self.name, self.plain = name, plain
@@ -77,19 +78,22 @@ class Fusion:
             return result
 
     def give_up(self, error: Exception) -> None:
-        """From now on the plain formula, with a warning if it is the first."""
-        first = not self.broken
+        """From now on the plain formula."""
         self.broken.add(self)
-        if first:
-            reason = " ".join(str(error).partition("\n\n")[0].split())[:300]
-            warnings.warn(
-                f"operators on a GPU are not compiled, PyTorch operations take their place: {self.name} failed with "
-                f"{type(error).__name__}: {reason}; install the Triton that belongs to this PyTorch (pip install "
-                "triton), on a GPU of compute capability 7.0 or more. HYPERBOLIC_KERNELS=plain does without "
-                "compilation and without this warning",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+        reason = " ".join(str(error).partition("\n\n")[0].split())[:300]
+        warn_of_gpu(
+            f"operators on a GPU are not compiled, PyTorch operations take their place: {self.name} failed with "
+            f"{type(error).__name__}: {reason}; install the Triton that belongs to this PyTorch (pip install "
+            "triton), on a GPU of compute capability 7.0 or more. HYPERBOLIC_KERNELS=plain does without "
+            "compilation and without this warning"
+        )
+
+
+def warn_of_gpu(message: str) -> None:
+    """Warns of something that PyTorch operations take the place of on a GPU: the first time, which stands for all."""
+    if not _messages:
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
+    _messages.append(message)
 
 
 def fused(formula: Called) -> Called:

@@ -32,6 +32,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch._library.autograd import Info, make_autograd_impl
 
 from hyperbolic import fusion, switch
 
@@ -66,9 +67,10 @@ class Operator(torch.autograd.Function):
 
     Subclasses have the static methods ``plain`` and ``fits``, which take the arguments of the schema (without ``fits``
     all do), beside ``forward`` and ``backward``, which write into none of their arguments. ``fake`` makes results of
-    the right shapes, dtypes and device, where that is less work than ``plain``. ``cuda`` has the passes for tensors on
-    a GPU, where they are others; ``anywhere`` is true where the same serve any device. ``fuses`` is false where there
-    are such passes, or the formula is a loop over steps or one operation: it is not compiled there. ``opaque`` is false
+    the right shapes, dtypes and device, where that is less work than ``plain``. ``check`` raises where whoever calls
+    the operator itself has not checked what the passes rely on, as indices. ``cuda`` has the passes for tensors on a
+    GPU, where they are others; ``anywhere`` is true where the same serve any device. ``fuses`` is false where there are
+    such passes, or the formula is a loop over steps or one operation: it is not compiled there. ``opaque`` is false
     where compiled code does better with the formula, which its compiler makes one pass of.
     """
 
@@ -76,6 +78,7 @@ class Operator(torch.autograd.Function):
     run: ClassVar[Callable[..., Any]]  # the operation, by the implementation that serves its arguments
     plain: ClassVar[Callable[..., Any]]
     fits: ClassVar[Callable[..., bool]] = staticmethod(lambda *_: True)
+    check: ClassVar[Callable[..., None]] = staticmethod(lambda *_: None)
     fake: ClassVar[Callable[..., Any] | None] = None
     cuda: ClassVar[Any] = None  # a module or class with fits, forward and backward
     anywhere: ClassVar[bool] = False
@@ -103,7 +106,8 @@ def _define(cls: type[Operator], schema: str) -> None:
     match = re.fullmatch(r"(\w+)\((.*)\) -> (.*)", schema)
     if match is None:
         raise ValueError(f"not the schema of an operator: {schema!r}")
-    cls.name, inputs, output = match.groups()
+    name, inputs, output = match.groups()
+    cls.name = name
     types = [part.split()[0] for part in inputs.split(", ")]
     n_fixed = len(types) - 1 if types[-1] == "Tensor[]" else None
     grad = f"{cls.name}_grad"
@@ -128,6 +132,7 @@ def _define(cls: type[Operator], schema: str) -> None:
 
     def results(*arguments: Any) -> Any:
         flat = unpacked(arguments)
+        cls.check(*flat)
         with torch.no_grad():
             fits = switch.fast() and cls.fits(*flat)
             out = cls._forward(_Pass([False] * len(flat)), *flat) if fits else cls.plain(*flat)
@@ -135,7 +140,9 @@ def _define(cls: type[Operator], schema: str) -> None:
         return _fresh(out, flat) if single else tuple(_fresh(o, flat) for o in out)
 
     def fake_results(*arguments: Any) -> Any:
-        out = (cls.fake or cls.plain)(*unpacked(arguments))
+        flat = unpacked(arguments)
+        _check_devices(name, flat)
+        out = (cls.fake or cls.plain)(*flat)
         return _empty(out) if single else tuple(map(_empty, out))
 
     def gradients(*arguments: Any) -> list[Tensor]:
@@ -189,6 +196,8 @@ def _define(cls: type[Operator], schema: str) -> None:
             return plain(*arguments)
         fuses = may_fuse and kind in fusion.DEVICES
         if torch.compiler.is_compiling() or switch.is_traced(tensors):
+            if not torch.compiler.is_compiling():
+                _check_devices(name, arguments)
             whole = is_opaque and kind in devices and not fuses and switch.fast()
             return op(*packed(arguments)) if whole else plain(*arguments)
         if fuses and switch.fast():
@@ -199,6 +208,11 @@ def _define(cls: type[Operator], schema: str) -> None:
             arguments = tuple(a.detach() if isinstance(a, Tensor) and a.requires_grad else a for a in arguments)
         return apply(*arguments)
 
+    def of_transforms(keys: Any, *arguments: Any) -> Any:
+        """For those who call the operator itself: PyTorch's kernel of `backward` has no forward-mode derivative."""
+        return plain(*unpacked(arguments)) if switch.is_transformed() else differentiable(keys, *arguments)
+
+    differentiable = make_autograd_impl(op, Info(backward, keep))  # what torch.library.register_autograd registers
     # Dynamo reads no attribute of an autograd function.
     plain, fits, may_fuse, is_opaque = cls.plain, cls.fits, cls.fuses, cls.opaque
     fused = fusion.Fusion(cls.name, cls.plain)
@@ -208,7 +222,7 @@ def _define(cls: type[Operator], schema: str) -> None:
     _library.impl(grad, gradients, "CompositeExplicitAutograd")
     torch.library.register_fake(f"{NAMESPACE}::{cls.name}", fake_results, lib=_library)
     torch.library.register_fake(f"{NAMESPACE}::{grad}", fake_gradients, lib=_library)
-    torch.library.register_autograd(f"{NAMESPACE}::{cls.name}", backward, setup_context=keep, lib=_library)
+    _library.impl(cls.name, of_transforms, "Autograd", with_keyset=True)
 
 
 def _by_device(passes: Callable[..., Any], cuda: Callable[..., Any]) -> Callable[..., Any]:
@@ -243,6 +257,14 @@ def _keep_arguments(cls: type[Operator]) -> None:
         return backward(_Own(ctx, saved[: ctx.n_own]), *grads)
 
     cls.forward, cls.backward = staticmethod(keeping), staticmethod(differentiable)  # type: ignore[method-assign]
+
+
+def _check_devices(name: str, arguments: Sequence[Any]) -> None:
+    """Raises RuntimeError where tensors lie on different devices; numbers may lie on the CPU."""
+    kinds = {a.device for a in arguments if isinstance(a, Tensor) and (a.dim() or a.device.type != "cpu")}
+    if len(kinds) > 1:
+        names = ", ".join(sorted(map(str, kinds)))
+        raise RuntimeError(f"{NAMESPACE}::{name} expects all tensors on the same device, and they are on {names}")
 
 
 def _empty(like: Tensor) -> Tensor:

@@ -144,7 +144,7 @@ def triples(name: str, sha256: str) -> Source:
 POINCARE = "poincare_glove_100D_cosh-dist-sq_init_trick.txt"
 SOURCES = {
     "ultrafine": Source(
-        url="http://nlp.cs.washington.edu/entity_type/data/ultrafine_acl18.tar.gz",
+        url="https://nlp.cs.washington.edu/entity_type/data/ultrafine_acl18.tar.gz",
         name="ultrafine_acl18.tar.gz",
         folder="ultrafine",
         files=(("crowd/train.json", "crowd/train_m.json"), ("crowd/dev.json",), ("crowd/test.json",)),
@@ -220,7 +220,7 @@ SOURCES = {
         inside("data/task1"),
     ),
     "tatoeba_de_en": Source(
-        url="http://www.manythings.org/anki/deu-eng.zip",
+        url="https://www.manythings.org/anki/deu-eng.zip",
         name="deu-eng.zip",
         folder="tatoeba_de_en",
         files=(("deu.txt",),),

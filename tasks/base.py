@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytorch_lightning as pl
 import torch
@@ -39,6 +39,7 @@ class Task(pl.LightningModule, abc.ABC):
     """
 
     metric_names: tuple[str, ...] = ()
+    learns_from: ClassVar[type] = object  # the class of data whose batches `step` takes
     reconstructs = False  # whether dev and test are the training data, so that learning them by heart is the aim
 
     def __init__(self, model: nn.Module, optimizer: Callable[[nn.Module], Optimizer], select: str, select_mode: str):

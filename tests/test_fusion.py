@@ -35,6 +35,7 @@ def graphs(monkeypatch, kernels_restored) -> Iterator[list[str]]:
     monkeypatch.setattr(fusion, "BACKEND", backend)
     monkeypatch.setattr(fusion.Fusion, "compiled", {})
     monkeypatch.setattr(fusion.Fusion, "broken", set())
+    monkeypatch.setattr(fusion, "_messages", [])
     yield made
     torch._dynamo.reset()
 

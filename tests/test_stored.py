@@ -2,6 +2,8 @@
 data, so that nothing in it is executed or imported."""
 
 import collections
+import copy
+import functools
 import math
 import shutil
 import sys
@@ -11,12 +13,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from configs.targets import targets
+from configs.errors import ConfigError
+from configs.targets import check_targets, targets
 from scripts.figures import main as figures
 from tasks import resume
 from tasks.checkpoint_reader import load
 from tasks.errors import UserError
 from tests.cli import QUIET, Result, call, places, short
+from tests.configurations import TOYS, checked
 
 
 @pytest.fixture(scope="module")
@@ -228,6 +232,43 @@ def test_nothing_in_a_checkpoint_is_executed(finished, tmp_path, monkeypatch, ca
     assert not marker.exists()
     assert not Path("/tmp/hostile").exists()
     assert "hostile_module" not in sys.modules
+
+NODES = ("geometry", "encoder", "task.data", "task.model", "task.module")
+
+
+def _node(values: dict, key: str) -> object:
+    for part in key.split("."):
+        values = values[part]
+    return copy.deepcopy(values)
+
+
+@pytest.mark.parametrize("key", NODES)
+def test_a_class_stands_only_where_the_files_have_it(key):
+    for target, places_of_it in targets().items():
+        node = functools.reduce(lambda value, part: {part: value}, reversed(key.split(".")), {"_target_": target})
+        if key.rpartition(".")[2] in places_of_it:
+            check_targets(node)
+            continue
+        with pytest.raises(ConfigError, match=rf"{key}\._target_={target} is refused: the files in configs/ have it as"):
+            check_targets(node)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("key", NODES)
+def test_nodes_of_another_task_are_one_sentence(finished, tmp_path, key):
+    """Without the vocabulary and the weights, which would be refused first."""
+    best = torch.load(states(finished) / "best.ckpt")
+    for toy in TOYS:
+        node = _node(checked(f"task={toy}"), key)
+        checkpoint = copy.deepcopy(best) | {"state_dict": {}, "vocabulary": None}
+        _set(checkpoint["config"], key, node)
+        torch.save(checkpoint, tmp_path / "best.ckpt")
+        result = call("mode=test", f"checkpoint={tmp_path / 'best.ckpt'}", *QUIET, *places(tmp_path))
+        if result.code:  # some fit, as a GRU of another task
+            assert result.err.startswith("error: "), (toy, result.err)
+            assert result.err.count("\n") == 1, (toy, result.err)
+            assert len(result.err) < 2000
+
 
 class Shadowing(collections.OrderedDict):
     """A mapping of a file with an attribute in the place of a method."""

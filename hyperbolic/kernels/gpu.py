@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import warnings
 
 import torch
+
+from hyperbolic import fusion
 
 CAPABILITY = (8, 0)  # of the GPU, the least
 
@@ -39,10 +40,8 @@ def _try_kernel(device: int) -> None:
 
 
 def _missing(reason: str) -> bool:
-    warnings.warn(
+    fusion.warn_of_gpu(
         f"the kernels for recurrent layers and optimisers on a GPU are not used, PyTorch operations take their place: "
-        f"{reason}; HYPERBOLIC_KERNELS=plain does so without this warning",
-        RuntimeWarning,
-        stacklevel=2,
+        f"{reason}; HYPERBOLIC_KERNELS=plain does so without this warning"
     )
     return False

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hyperbolic.native import checked_index
 from hyperbolic.operator import Operator, operator
 from hyperbolic.typing import Context
 
@@ -114,8 +115,24 @@ class NeighbourSum(Operator):
         return (
             x.dim() == 2
             and (len(offsets), len(reverse_offsets)) == (n_targets + 1, len(x) + 1)
-            and all(t.shape == weights.shape for t in pairs)
+            and all(t.shape == weights.shape and t.dtype is torch.int64 for t in pairs)
+            and offsets.dtype is reverse_offsets.dtype is torch.int64
         )
+
+    @staticmethod
+    def check(x: Tensor, weights: Tensor, target: Tensor, source: Tensor, *others: Any) -> None:
+        """Raises IndexError for what :class:`Neighbours` does not make: sparse products would read outside of x."""
+        offsets, reverse_offsets, reverse_target, order, n_targets = others
+        for index, n, things in (
+            (target, n_targets, "targets"),
+            (source, len(x), "sources"),
+            (reverse_target, n_targets, "targets"),
+            (order, len(order), "pairs"),
+            (offsets, len(source) + 1, "places"),
+            (reverse_offsets, len(source) + 1, "places"),
+        ):
+            if len(index):
+                checked_index(index, n, "neighbour_sum", things)
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, weights: Tensor, *at: Any) -> Tensor:

@@ -243,6 +243,7 @@ def compile_source(name: str) -> Path:
             if not re.search(r"openmp|gomp|omp\.h", error.stderr or "", re.IGNORECASE):  # broken, or killed
                 raise
             _run(command)  # without OpenMP, as Apple's: one thread
+        ctypes.CDLL(str(built))  # what a broken compiler writes is not kept
         new_record.write_text(_fingerprint(built))
         os.replace(built, target)
         os.replace(new_record, record)

@@ -23,6 +23,7 @@ class DocumentTask(ClassificationTask):
     A `LinearClassifier` is solved when training begins; steps then leave its weights as they are.
     """
 
+    learns_from = DocumentData
     model: DocumentClassifier | LinearClassifier
 
     def logits(self, batch: dict[str, Any]) -> Tensor:

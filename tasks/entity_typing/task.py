@@ -12,6 +12,7 @@ from hyperbolic.layers.classes import distinct, group_mean_weights
 from tasks.base import NamedPoints, Points, Step, Task, TaskData
 from tasks.entity_typing.points import TypingModel
 from tasks.entity_typing.types import GRANULARITIES, TypeInventory
+from tasks.entity_typing.typing_data import TypingData
 from tasks.errors import one_of, share, whole
 from tasks.metrics import TYPING_SCORES, typing_scores, typing_sums
 from tasks.outputs import rounded
@@ -43,6 +44,7 @@ class EntityTypingTask(Task):
 
     """
 
+    learns_from = TypingData
     model: TypingModel
 
     metric_names = _metric_names(GRANULARITIES)

@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from tasks.base import NamedPoints, Points, Step, Task, TaskData
 from tasks.classification import ClassificationTask, class_predictions, positive_scores
 from tasks.errors import UserError, number, one_of, whole
+from tasks.graph.data import LinkData, NodeData
 from tasks.graph.graph_data import GraphData
 from tasks.graph.links import is_known, wrong_links
 from tasks.graph.model import LinkModel, NodeModel
@@ -69,6 +70,7 @@ class LinkTask(_WholeGraph):
     nodes, none where they are the numbers; most pairs that are evaluated at once.
     """
 
+    learns_from = LinkData
     metric_names = ("auc", "average_precision", "auc_and_precision", "loss")
     model: LinkModel
 
@@ -187,6 +189,7 @@ class NodeTask(_WholeGraph, ClassificationTask):
     ClassificationTask, where the others are explained, too.
     """
 
+    learns_from = NodeData
     metric_names = ("f1", "accuracy", "macro_f1", "loss")
     model: NodeModel
 

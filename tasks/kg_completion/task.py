@@ -17,6 +17,7 @@ from tasks.errors import UserError
 from tasks.folders import write_table
 from tasks.kg_completion import losses
 from tasks.kg_completion.categories import categories
+from tasks.kg_completion.data import GraphData
 from tasks.kg_completion.facts import Facts, answers_among, corrupt
 from tasks.kg_completion.model import LinkPredictor
 from tasks.kg_completion.options import TIES, LinkPredictionOptions
@@ -43,6 +44,7 @@ class LinkPredictionTask(Task):
     `LinkPredictionOptions`. The others are Task's.
     """
 
+    learns_from = GraphData
     Options = LinkPredictionOptions
     metric_names = (
         *SCORES,

@@ -18,6 +18,7 @@ from tasks.base import NamedPoints, Points, Step, Task, TaskData
 from tasks.errors import UserError, number, whole
 from tasks.names import NO_NAME
 from tasks.outputs import rounded
+from tasks.poincare_embeddings.data import HierarchyData
 from tasks.poincare_embeddings.model import NodeEmbeddings
 from tasks.poincare_embeddings.pairs import Ancestors, excluded_pairs, ranks
 from tasks.points_files import write_points
@@ -43,6 +44,7 @@ class EmbeddingTask(Task):
     The others are Task's.
     """
 
+    learns_from = HierarchyData
     metric_names = ("map", "mean_rank", "loss")
     reconstructs = True
     model: NodeEmbeddings

@@ -16,6 +16,7 @@ from tasks.base import NamedPoints, Points, Step, Task, TaskData
 from tasks.errors import positive, whole
 from tasks.names import NO_NAME
 from tasks.outputs import rounded
+from tasks.poincare_glove.data import PoincareGloveData
 from tasks.poincare_glove.model import PoincareGlove
 from tasks.vector_files import write_vectors
 
@@ -35,6 +36,7 @@ class PoincareGloveTask(Task):
     `predict` names.
     """
 
+    learns_from = PoincareGloveData
     metric_names = ("loss", "explained")
     model: PoincareGlove
 

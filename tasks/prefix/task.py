@@ -8,6 +8,7 @@ from tasks.sentence_pairs import PairTask
 class PrefixTask(PairTask):
     """Two classes: 1 where the second sentence is a noisy prefix of the first."""
 
+    learns_from = PrefixData
     metric_names = ("accuracy", "loss")
 
     def named_points(self, data: TaskData) -> dict[str, NamedPoints]:

@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from tasks.base import Step, Task
 from tasks.errors import UserError
 from tasks.outputs import rounded
+from tasks.probing.data import ProbingData
 from tasks.probing.metrics import LENGTHS, mean_over_lengths, root, spearman
 from tasks.probing.model import LayerProbes
 from tasks.probing.trees import heads_of, spanning_trees
@@ -43,6 +44,7 @@ class ProbingTask(Task):
     layers: the numbers of the layers, from the data.
     """
 
+    learns_from = ProbingData
     metric_names = ("uuas", "distance_spearman", "root", "depth_spearman", "loss")
     model: LayerProbes
     best: Tensor  # which of the layers was best on the validation split

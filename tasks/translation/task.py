@@ -14,7 +14,7 @@ from tasks.base import LayerStates, NamedPoints, Points, Step, Task, TaskData
 from tasks.errors import rate, whole
 from tasks.folders import whole_file
 from tasks.ragged import length_mask
-from tasks.translation.data import FIRST, Vocabulary
+from tasks.translation.data import FIRST, TranslationData, Vocabulary
 from tasks.translation.decoding import TextDecoder, Translation
 from tasks.translation.detokenise import Writing
 from tasks.translation.layer_states import layer_states
@@ -38,6 +38,7 @@ class TranslationTask(Task):
     writing: see `data.TranslationData.model_sizes`. Batches are those of `data.PairSplit`. The others are Task's.
     """
 
+    learns_from = TranslationData
     model: Translator
     metric_names = ("loss", "perplexity", "accuracy", "bleu", "bleu_tokenised")
 

@@ -22,6 +22,7 @@ class SubtreeTask(ClassificationTask):
     others are ClassificationTask's.
     """
 
+    learns_from = SubtreeData
     metric_names = ("f1", "precision", "recall", "accuracy", "loss")
 
     model: SubtreeClassifier

@@ -138,6 +138,46 @@ def test_sizes_that_do_not_fit_never_reach_cpp(name, native_kernels):
                         torch.testing.assert_close(actual, right, rtol=2e-4, atol=2e-4, equal_nan=True)
 
 
+@EVERY
+def test_tensors_without_memory_do_not_mix_with_others(name, native_kernels):
+    """The memory of the result would hold anything."""
+    whole = [a.detach() if isinstance(a, Tensor) else a for a in flat(samples(name)[0])]
+    places = [i for i, a in enumerate(whole) if isinstance(a, Tensor) and a.dim()]
+    for i in places if len(places) > 1 else ():
+        with pytest.raises((RuntimeError, NotImplementedError, ValueError)):
+            OPERATORS[name].run(*whole[:i], whole[i].to("meta"), *whole[i + 1 :])
+
+
+@EVERY
+def test_forward_mode_of_the_operator_itself(name, native_kernels):
+    """Without `run`, which has other ways for transforms; PyTorch's own kernel would give tangents of 0."""
+    arguments = samples(name)[0]
+    n = len(arguments) - 1 if isinstance(arguments[-1], list) else None
+    call, inputs = function(name, arguments)
+    inputs = tuple(t.detach() for t in inputs)
+    tangents = tuple(torch.linspace(0.1, 0.2, t.numel(), dtype=t.dtype).view(t.shape) for t in inputs)
+
+    def direct(*tensors: Tensor) -> tuple[Tensor, ...]:
+        values = _replaced(flat(arguments), tensors)
+        packed = values if n is None else [*values[:n], values[n:]]
+        return tuple(outputs(getattr(torch.ops.hyperbolic, name)(*packed)))
+
+    _, actual = torch.func.jvp(direct, inputs, tangents)
+    _, expected = torch.func.jvp(lambda *t: tuple(outputs(call(*t))), inputs, tangents)
+    assert any(t.abs().max() > 0 for t in expected)
+    torch.testing.assert_close(actual, expected)
+
+
+def test_neighbours_that_are_none_are_refused(native_kernels):
+    values = [a.detach() if isinstance(a, Tensor) else a for a in samples("neighbour_sum")[0]]
+    for i in range(2, 8):
+        for wrong in (-1, 1000):
+            index = values[i].clone()
+            index[0] = wrong
+            with pytest.raises(IndexError, match=f"neighbour_sum: index {wrong} of"):
+                torch.ops.hyperbolic.neighbour_sum(*values[:i], index, *values[i + 1 :])
+
+
 def _replaced(values: list, tensors: tuple) -> list:
     rest = iter(tensors)
     return [next(rest) if isinstance(a, Tensor) and a.requires_grad else a for a in values]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from hyperbolic import switch
+from hyperbolic import fusion, switch
 from hyperbolic.kernels import gpu
 from hyperbolic.kernels.recurrent import cuda, mobius_gru, mobius_rnn, plain
 from hyperbolic.kernels.recurrent.passes import Gru
@@ -80,10 +80,13 @@ def test_a_gpu_that_is_too_old_or_no_triton_is_warned_of_once(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla T4")
     for found, reason in ((None, r"Triton is not installed \(pip install triton\)"), (object(), "Tesla T4 has .* 7.5")):
         gpu.available.cache_clear()
+        monkeypatch.setattr(fusion, "_messages", [])
         monkeypatch.setattr(gpu.importlib.util, "find_spec", lambda name, found=found: found)
         with pytest.warns(RuntimeWarning, match=reason):
             assert not gpu.available(0)
         assert not gpu.available(0)  # without another warning
+    gpu.available.cache_clear()
+    assert not gpu.available(0), "nor with one of another reason"
     gpu.available.cache_clear()
 
 
@@ -96,6 +99,7 @@ def test_a_triton_that_fails_is_warned_of_once(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr(gpu.importlib.util, "find_spec", lambda name: object())
     monkeypatch.setattr(gpu, "_try_kernel", fail)
+    monkeypatch.setattr(fusion, "_messages", [])
     gpu.available.cache_clear()
     reason = r"small kernel here \(RuntimeError: Failed to find C compiler\.\); HYPERBOLIC_KERNELS=plain"
     with pytest.warns(RuntimeWarning, match=reason):

@@ -1,4 +1,5 @@
-"""What the runner costs beside a bare loop over the same batches: model, data and optimiser are the same."""
+"""What the runner costs beside a bare loop, and beside Lightning without logging, guard, checkpoints and progress, over
+the same batches: model, data and optimiser are the same."""
 
 import itertools
 import statistics
@@ -6,6 +7,7 @@ import time
 
 import pytest
 import torch
+from pytorch_lightning import LightningModule, Trainer
 
 from configs import build, composing
 from tasks import training
@@ -28,6 +30,38 @@ def runner_s(values: dict, folder) -> float:
 
     task.__class__ = Timed
     training.fit(task, data, folder, None, **values["trainer"])
+    return statistics.median(end - start for start, end in itertools.pairwise(starts[1:]))
+
+
+def lightning_s(values: dict) -> float:
+    """As `runner_s`, of Lightning's own loops with nothing around the steps."""
+    task, data = build.build(values)
+    starts = []
+
+    class Bare(LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.task = task
+
+        def configure_optimizers(self):
+            return task.configure_optimizers()
+
+        def on_train_epoch_start(self) -> None:
+            starts.append(time.process_time())
+
+        def transfer_batch_to_device(self, batch, *_):
+            return batch
+
+        def training_step(self, batch, _):
+            return task.step(batch).loss
+
+        def validation_step(self, batch, _):
+            task.step(batch)
+
+    nothing = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+    kept = {key: values["trainer"][key] for key in ("max_epochs", "limit_train_batches", "limit_val_batches")}
+    trainer = Trainer(accelerator="cpu", devices=1, num_sanity_val_steps=0, **dict.fromkeys(nothing, False), **kept)
+    trainer.fit(Bare(), data.train_dataloader(), data.val_dataloader())
     return statistics.median(end - start for start, end in itertools.pairwise(starts[1:]))
 
 

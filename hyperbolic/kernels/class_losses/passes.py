@@ -164,7 +164,8 @@ class CrossEntropy(_Streamed):
     @staticmethod
     def fits(*arguments: Any) -> bool:
         x, *_, target, counted, _ = arguments
-        return target.shape == counted.shape == x.shape[:1] and _Streamed.fits(*arguments)
+        of_rows = target.shape == counted.shape == x.shape[:1]
+        return of_rows and native.takes_index(target) and _Streamed.fits(*arguments)
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, w: Tensor, *others: Any) -> Tensor:
