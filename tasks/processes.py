@@ -94,7 +94,7 @@ def _is_lost(error: BaseException) -> bool:
 
 class Watch(threading.Thread):
     """Ends this process where another one of the run is gone: in the first process one of those that it started, in
-    those the first. A process that ended with an error has reported it."""
+    those the first. A process that ended with an error, which is exit code 1, has reported it."""
 
     def __init__(self, children: list[subprocess.Popen], first: int, hint: Callable[[], str]):
         super().__init__(daemon=True, name="watch-of-processes")
@@ -122,8 +122,8 @@ class Watch(threading.Thread):
             if code := child.poll():
                 if code == 130:
                     return "Interrupted", code
-                name = signal.Signals(-code).name if code < 0 else ""
-                return f"Process {rank + 1} of {len(self.children) + 1} was ended by {name}" * (code < 0), 1
+                end = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+                return f"Process {rank + 1} of {len(self.children) + 1} {end}" * (code != 1), 1
         return None
 
     def end_children(self) -> None:

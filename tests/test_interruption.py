@@ -195,7 +195,8 @@ def ended(code: str) -> subprocess.Popen:
 
 def test_the_first_process_sees_how_another_one_ended():
     assert lost("os._exit(0)") is None
-    assert lost("os._exit(3)") == ("", 1), "it has said why"
+    assert lost("os._exit(1)") == ("", 1), "it has said why"
+    assert lost("os._exit(7)") == ("Process 2 of 2 ended with exit code 7", 1)
     assert lost("os._exit(130)") == ("Interrupted", 130)
     assert lost("os.kill(os.getpid(), 9)") == ("Process 2 of 2 was ended by SIGKILL", 1)
 
