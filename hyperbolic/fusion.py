@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, cast
 
 import torch
@@ -39,14 +39,15 @@ def compiles(*tensors: Tensor) -> bool:
 class Fusion:
     """A formula of tensors, None and numbers as compiled kernels, with gradients of both orders.
 
-    Args: name: that a warning and a profile show. plain: the formula, of out-of-place PyTorch operations.
+    Args: name: that a warning and a profile show. plain: the formula, of out-of-place PyTorch operations. settings: of
+    Inductor, besides OPTIONS.
     """
 
     compiled: ClassVar[dict[Fusion, dict[Hashable, Formula]]] = {}  # by structure of the arguments
     broken: ClassVar[set[Fusion]] = set()  # what cannot be compiled
 
-    def __init__(self, name: str, plain: Formula):
-        self.name, self.plain = name, plain
+    def __init__(self, name: str, plain: Formula, settings: Mapping[str, Any] | None = None):
+        self.name, self.plain, self.settings = name, plain, settings or {}
 
     def __call__(self, *arguments: Any) -> Any:
         if self in self.broken:
@@ -124,15 +125,15 @@ def _compile(fusion: Fusion, arguments: Sequence[Any]) -> Formula:
 
     # PyTorch counts versions by code: each structure of the arguments has one of its own
     formula.__code__ = formula.__code__.replace(co_name=fusion.name)
-    settings = options() if BACKEND == "inductor" else None  # another backend knows none of them
+    settings = options(fusion) if BACKEND == "inductor" else None  # another backend knows none of them
     return torch.compile(formula, fullgraph=True, backend=BACKEND, options=settings)
 
 
-def options() -> dict[str, Any]:
-    """OPTIONS, those that this PyTorch has."""
+def options(fusion: Fusion) -> dict[str, Any]:
+    """OPTIONS and the formula's own settings, those that this PyTorch has."""
     from torch._inductor import config  # a second that only those pay who compile
 
-    return {name: value for name, value in OPTIONS.items() if hasattr(config, name)}
+    return {name: value for name, value in {**OPTIONS, **fusion.settings}.items() if hasattr(config, name)}
 
 
 class _Fused(torch.autograd.Function):

@@ -27,7 +27,7 @@ keep the dtype of their arguments: points in half precision have no correct digi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -71,7 +71,8 @@ class Operator(torch.autograd.Function):
     the operator itself has not checked what the passes rely on, as indices. ``cuda`` has the passes for tensors on a
     GPU, where they are others; ``anywhere`` is true where the same serve any device. ``fuses`` is false where there are
     such passes, or the formula is a loop over steps or one operation: it is not compiled there. ``opaque`` is false
-    where compiled code does better with the formula, which its compiler makes one pass of.
+    where compiled code does better with the formula, which its compiler makes one pass of. ``settings`` of Inductor are
+    the compiled formula's own.
     """
 
     name: ClassVar[str]
@@ -84,6 +85,7 @@ class Operator(torch.autograd.Function):
     anywhere: ClassVar[bool] = False
     fuses: ClassVar[bool] = True
     opaque: ClassVar[bool] = True
+    settings: ClassVar[Mapping[str, Any]] = {}
     _forward: ClassVar[Callable[..., Any]]
     _backward: ClassVar[Callable[..., Any]]
 
@@ -215,7 +217,7 @@ def _define(cls: type[Operator], schema: str) -> None:
     differentiable = make_autograd_impl(op, Info(backward, keep))  # what torch.library.register_autograd registers
     # Dynamo reads no attribute of an autograd function.
     plain, fits, may_fuse, is_opaque = cls.plain, cls.fits, cls.fuses, cls.opaque
-    fused = fusion.Fusion(cls.name, cls.plain)
+    fused = fusion.Fusion(cls.name, cls.plain, cls.settings)
     apply: Callable[..., Any] = cls.apply
     cls.run = staticmethod(run)
     _library.impl(cls.name, results, "CompositeExplicitAutograd")

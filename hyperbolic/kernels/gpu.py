@@ -19,11 +19,8 @@ def available(device: int) -> bool:
     if importlib.util.find_spec("triton") is None:
         return _missing("Triton is not installed (pip install triton)")
     if capability < CAPABILITY:
-        name, actual, least = (
-            torch.cuda.get_device_name(device),
-            *(".".join(map(str, c)) for c in (capability, CAPABILITY)),
-        )
-        return _missing(f"{name} has compute capability {actual}, and they need {least} or more")
+        actual, least = (".".join(map(str, c)) for c in (capability, CAPABILITY))
+        return _missing(f"{torch.cuda.get_device_name(device)} has compute capability {actual}, they need {least} or more")
     try:
         _try_kernel(device)
     except Exception as error:  # of a compiler, a driver, or a Triton of another version

@@ -112,27 +112,19 @@ class NeighbourSum(Operator):
         """Sparse products look at no index."""
         offsets, reverse_offsets, reverse_target, order, n_targets = others
         pairs = (target, source, reverse_target, order)
-        return (
-            x.dim() == 2
-            and (len(offsets), len(reverse_offsets)) == (n_targets + 1, len(x) + 1)
-            and all(t.shape == weights.shape and t.dtype is torch.int64 for t in pairs)
-            and offsets.dtype is reverse_offsets.dtype is torch.int64
-        )
+        of_pairs = all(t.shape == weights.shape for t in pairs)
+        is_whole = all(t.dtype is torch.int64 for t in (*pairs, offsets, reverse_offsets))
+        sizes = len(offsets), len(reverse_offsets)
+        return x.dim() == 2 and of_pairs and is_whole and sizes == (n_targets + 1, len(x) + 1)
 
     @staticmethod
-    def check(x: Tensor, weights: Tensor, target: Tensor, source: Tensor, *others: Any) -> None:
+    def check(x: Tensor, weights: Tensor, *others: Any) -> None:
         """Raises IndexError for what :class:`Neighbours` does not make: sparse products would read outside of x."""
-        offsets, reverse_offsets, reverse_target, order, n_targets = others
-        for index, n, things in (
-            (target, n_targets, "targets"),
-            (source, len(x), "sources"),
-            (reverse_target, n_targets, "targets"),
-            (order, len(order), "pairs"),
-            (offsets, len(source) + 1, "places"),
-            (reverse_offsets, len(source) + 1, "places"),
-        ):
-            if len(index):
-                checked_index(index, n, "neighbour_sum", things)
+        *index, n_targets = others
+        m = len(weights)
+        for t, n in zip(index, (n_targets, len(x), m + 1, m + 1, n_targets, m), strict=True):
+            if len(t):
+                checked_index(t, n, "neighbour_sum", "rows")
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, weights: Tensor, *at: Any) -> Tensor:

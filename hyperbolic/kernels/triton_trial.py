@@ -1,8 +1,6 @@
 # mypy: ignore-errors
 """A kernel that tells whether Triton can compile and launch one here."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -148,7 +148,7 @@ def count(step: Callable[[], object]) -> list[str]:
         return run
 
     def value(self, arguments):
-        with _disable_current_modes():
+        with _disable_current_modes(), config.patch(fusion.options(self)):
             return original(self, arguments)
 
     original = fusion.Fusion.value
@@ -162,7 +162,6 @@ def count(step: Callable[[], object]) -> list[str]:
         mock.patch.object(fusion, "DEVICES", ("cpu",)),
         mock.patch.object(fusion, "BACKEND", backend),
         mock.patch.object(fusion.Fusion, "compiled", {}),
-        config.patch(fusion.options()),
         mock.patch.object(fusion.Fusion, "value", value),
         mock.patch.object(classes, "_checks_values", return_value=False),
         mock.patch.object(switch, "_dispatch_modes", return_value=0),  # that of the count does not count

@@ -103,6 +103,6 @@ def test_a_layer_of_lorentz_attention():
 def test_cross_entropy_over_classes():
     """Three products; one kernel for each lift and one for its gradient; two for the loss and two for its gradient; one
     for the targets, which the kernel of the loss checks."""
-    logits, target = mobius.Logits(BALL, D, 1000), torch.randint(1000, (128,))
+    logits, target = mobius.Logits(BALL, D, 10_000), torch.randint(10_000, (128,))
     actual = launches(lambda x: logits.cross_entropy(x, target), logits, BALL.random(128, D))
     assert len(actual) <= 12, actual

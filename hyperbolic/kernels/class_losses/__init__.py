@@ -4,9 +4,8 @@ The logits are those of :func:`hyperbolic.kernels.mlr.class_logits`: ``s_k arsin
 In C++ gradients are computed together with the loss, with three matrix products a tile, the number that a linear layer
 needs; the backward pass multiplies them by one number. Without gradients only the loss is computed.
 
-On a GPU the formula is compiled, not streamed: it keeps the products (B, K), and its backward pass makes two more
-tensors of their size, where ``torch.nn.functional.cross_entropy`` of a linear layer has two in all. A streamed kernel
-would save that memory; launches, which are few, it would not.
+On a GPU the formula is compiled, not streamed: it keeps three tensors of the size (B, K), where PyTorch's cross entropy
+of a linear layer keeps two.
 """
 
 from __future__ import annotations

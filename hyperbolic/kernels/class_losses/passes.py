@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -160,12 +160,12 @@ class BinaryCrossEntropy(_Streamed):
 )
 class CrossEntropy(_Streamed):
     plain = staticmethod(plain.cross_entropy)
+    settings: ClassVar[Mapping[str, Any]] = {"split_reductions": False}  # a softmax of many classes in one kernel
 
     @staticmethod
     def fits(*arguments: Any) -> bool:
         x, *_, target, counted, _ = arguments
-        of_rows = target.shape == counted.shape == x.shape[:1]
-        return of_rows and native.takes_index(target) and _Streamed.fits(*arguments)
+        return target.shape == counted.shape == x.shape[:1] and native.takes_index(target) and _Streamed.fits(*arguments)
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, w: Tensor, *others: Any) -> Tensor:
