@@ -20,7 +20,7 @@ def available(device: int) -> bool:
         return _missing("Triton is not installed (pip install triton)")
     if capability < CAPABILITY:
         actual, least = (".".join(map(str, c)) for c in (capability, CAPABILITY))
-        return _missing(f"{torch.cuda.get_device_name(device)} has compute capability {actual}, they need {least} or more")
+        return _missing(f"{torch.cuda.get_device_name(device)} has compute capability {actual}; {least} is needed")
     try:
         _try_kernel(device)
     except Exception as error:  # of a compiler, a driver, or a Triton of another version

@@ -164,8 +164,8 @@ class CrossEntropy(_Streamed):
 
     @staticmethod
     def fits(*arguments: Any) -> bool:
-        x, *_, target, counted, _ = arguments
-        return target.shape == counted.shape == x.shape[:1] and native.takes_index(target) and _Streamed.fits(*arguments)
+        x, *_, y, counted, _ = arguments
+        return y.shape == counted.shape == x.shape[:1] and native.takes_index(y) and _Streamed.fits(*arguments)
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, w: Tensor, *others: Any) -> Tensor:
