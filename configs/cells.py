@@ -10,9 +10,11 @@ from typing import Any
 from configs import files
 from configs.tuning import Tuning, read_tuning
 from tasks.errors import UserError
+from tasks.reading import brief
 
 Place = tuple[str, str | None]  # row and column; no column: the whole row
 _WORD = re.compile(r"(?!hydra\b)[A-Za-z][\w./@]*=.*")
+LONGEST_NAME = 255  # bytes of the name of a file: the most that file systems have
 _TRIALS = re.compile(r"hydra\.sweeper\.(n_trials=\d+|baseline=(true|false))")
 
 
@@ -71,7 +73,9 @@ def read_cells(
             if gaps := re.findall(r"\{(\w*)", name):
                 raise TableError(f"{path}: the experiment of '{row}' needs '{gaps[0]}', which '{column}' lacks.")
             cell = Cell(path.stem, row, column, name, tuple(map(str, overrides)))
-            tuned = read_tuning(path.parent.parent / "tuning" / f"{cell.name}.csv")
+            if len((tuning := f"{cell.name}.csv").encode()) > LONGEST_NAME:
+                raise TableError(f"{path}: {brief(str(cell))}: its overrides are too long to name its files.")
+            tuned = read_tuning(path.parent.parent / "tuning" / tuning)
             check_words(path, f"'{row}': the override", [*overrides, *(tuned.words if tuned else ())])
             if name not in existing:
                 near = " or ".join(difflib.get_close_matches(name, existing, n=2, cutoff=0.5))
@@ -84,7 +88,7 @@ def check_words(path: Path, what: str, words: list[Any]) -> None:
     """Raises TableError for words that set no value: they become a command line."""
     for word in words:
         if not isinstance(word, str) or not _WORD.fullmatch(word) or "_target_" in word or "${" in word:
-            raise TableError(f"{path}: {what} {word!r} must set a value, as task.dim=2 does.")
+            raise TableError(f"{path}: {what} {brief(word)} must set a value, as task.dim=2 does.")
 
 
 def search_words(path: Path, words: Any, cells: tuple[Cell, ...]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from configs.cells import Cell, Place, TableError, read_cells, search_words
 
 PUBLISHED = files.FOLDER.parent / "results" / "published"
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where PyYAML was built with libyaml: ten times as fast
+MOST_IN_C = 10_000  # characters; in longer files deep nesting would end the process without a word
 
 SPREADS = {
     "deviation": "mean ± sample standard deviation over the seeds",
@@ -132,14 +133,14 @@ def load_layouts(folder: Path | None = None) -> list[Layout]:
     layouts: dict[str, Layout] = {}
     for path, text in sorted(texts.items(), key=lambda item: "\nvalues_of:" in item[1]):
         try:
-            node = yaml.load(text, LOADER)
+            node = yaml.load(text, LOADER if len(text) < MOST_IN_C else yaml.SafeLoader)
             base = node.get("values_of")
             if base is not None and base not in layouts:
                 raise TableError(f"{path}: values_of names {base}, and there is no such table of a paper in {folder}.")
             layouts[path.stem] = make_layout(path, node, layouts.get(base))
         except TableError:
             raise
-        except (yaml.YAMLError, LookupError, TypeError, AttributeError, ValueError) as error:
+        except (yaml.YAMLError, LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
             reason = f"needs {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
             raise TableError(f"{path}: is not a table file ({reason}); CONTRIBUTING.md shows one.") from error
     return sorted(layouts.values(), key=lambda layout: (layout.name, layout.number, layout.file))

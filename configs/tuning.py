@@ -1,12 +1,15 @@
 """What a search chose for a cell of a table, from results/tuning/: a line for each trial, the best first."""
 
 import csv
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from configs.errors import ConfigError
+from tasks.errors import readable
 
 BEFORE, AFTER = 4, "epoch"  # rank, trial, state and metric stand before the settings, the epoch after them
+NAME = re.compile(r"[A-Za-z][\w./@]{,100}")  # of a column
 
 
 @dataclass(frozen=True)
@@ -24,13 +27,17 @@ def read_tuning(file: Path) -> Tuning | None:
     """
     if not file.exists():
         return None
-    with file.open(encoding="utf-8", newline="") as lines:
-        header, *trials = [*csv.reader(lines)] or [[]]
+    try:
+        with file.open(encoding="utf-8", newline="") as lines:
+            header, *trials = [*csv.reader(lines)] or [[]]
+    except (ValueError, csv.Error):  # no UTF-8, or a column that is far too long
+        header, trials = [], []
     keys = header[BEFORE : header.index(AFTER)] if AFTER in header else []
-    if not keys or not trials or any(len(trial) != len(header) for trial in trials) or not trials[0][BEFORE - 1]:
+    is_table = all(map(NAME.fullmatch, header)) and all(len(trial) == len(header) for trial in trials)
+    if not keys or not trials or not is_table or not trials[0][BEFORE - 1]:
         raise ConfigError(f"{file}: is no ranked table of a search; make it again with make tune and make collect.")
     best = dict(zip(header, trials[0], strict=True))
-    seed = f", seed {best['seed']}" if best.get("seed") else ""
+    seed = f", seed {readable(best['seed'][:20])}" if best.get("seed") else ""
     is_baseline = [not any(trial[BEFORE : header.index(AFTER)]) for trial in trials]
     first = ", the first with the settings of the cell," if any(is_baseline) else ""
     return Tuning(

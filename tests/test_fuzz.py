@@ -1,13 +1,14 @@
 """Damaged files of every kind that is read: each is used all the same, or refused in one short paragraph."""
 
 import contextlib
+import csv
 import gzip
 import io
 import json
 import pickle
 import shutil
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import networkx
@@ -18,8 +19,11 @@ from scipy import sparse
 
 from configs import composing
 from configs.build import make
+from configs.tables import load_layouts
 from hyperbolic.manifolds import PoincareBall
 from scripts import collect, trained
+from scripts.downloads import DownloadError
+from scripts.downloads.archives import unpack
 from tasks import exported, search, sizes
 from tasks.base import NamedPoints, TaskData
 from tasks.comparison_table import as_markdown
@@ -27,12 +31,16 @@ from tasks.errors import UserError
 from tasks.fingerprints import file_sha256
 from tasks.graph.releases import read_release
 from tasks.points_files import read_points, write_points
+from tasks.prediction import _examples
 from tasks.probing.conllu import read_sentences
+from tasks.probing.toy import ToyEncoder
 from tasks.probing.trees import measure
 from tasks.reading import Faults
 from tasks.word_vectors import read_vectors
 from tests.configurations import checked
 from tests.mutations import mutated, mutated_gzip
+from tests.scripts.archives import tar_of, zip_of
+from tests.scripts.test_tuning import NAME, TABLE
 from tests.tasks import test_wordnet
 from tests.tasks.entity_typing import synthetic
 from tests.tasks.graph.releases import planetoid_files
@@ -65,16 +73,17 @@ def data(folder: Path, *words: str) -> Callable[[], TaskData]:
     places = (f"paths.data_dir={folder}", f"paths.cache_dir={folder}/cache")
     node = checked(*places, *words)["task"]["data"]
     node["batch_size"] = 8 if node["batch_size"] == sizes.AUTO else node["batch_size"]  # follows from the data
-    return lambda: make(node)
+    probed = {"probed": ToyEncoder(8, 0)} if "probing" in node["_target_"] else {}
+    return lambda: make(node, **probed)
 
 
 def predict(data: TaskData, file: Path) -> None:
     """What mode=predict reads and repeats."""
-    with file.open("rb") as lines:
-        examples = list(data.read_inputs(lines, file.name))
+    with _examples(data, str(file)) as read:
+        examples, others = zip(*read, strict=True)
     data.encode(examples)[torch.arange(len(examples))]
-    for example in examples:
-        json.dumps(data.describe(example), ensure_ascii=False, allow_nan=False).encode()
+    for example, other in zip(examples, others, strict=True):
+        json.dumps(data.describe(example) | other, ensure_ascii=False, allow_nan=False).encode()
 
 
 def write(folder: Path, **texts: str) -> list[Path]:
@@ -82,6 +91,16 @@ def write(folder: Path, **texts: str) -> list[Path]:
     for path, text in zip(paths, texts.values(), strict=True):
         path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
     return paths
+
+
+def table(ending: str, rows: Sequence[Sequence[str]]) -> str:
+    """Rows, of which the first names the columns, as a file of this ending has them."""
+    if ending == "jsonl":
+        return "".join(json.dumps(dict(zip(rows[0], row, strict=True))) + "\n" for row in rows[1:])
+    if ending == "csv":
+        csv.writer(file := io.StringIO(), lineterminator="\n").writerows(rows)
+        return file.getvalue()
+    return "".join("\t".join(row) + "\n" for row in rows)  # quotes are characters as any
 
 
 # Each of these leaves good files in a folder; it returns those to be damaged, and what reads them.
@@ -106,13 +125,6 @@ def nli_gzip(folder: Path) -> Reader:
     text = "".join(json.dumps(dict(zip(names, pair, strict=True))) + "\n" for pair in PAIRS * 3)
     read = data(folder, "task=nli", f"data.dir={folder}")
     return write(folder, train_jsonl_gz=text, dev_jsonl_gz=text, test_jsonl_gz=text), lambda: use(read())
-
-
-def nli_inputs(folder: Path) -> Reader:
-    known = data(folder, "task=nli_toy")()
-    lines = ["A man\tA person", '{"premise": "A dog", "hypothesis": "An animal"}', "", "The  cat\tsleeps"]
-    files = write(folder, new_txt="\n".join(lines))
-    return files, lambda: predict(known, files[0])
 
 
 def typing(folder: Path) -> Reader:
@@ -141,25 +153,10 @@ def typing_ontology(folder: Path) -> Reader:
     return [folder / "ultrafine" / "ontology" / "types.txt"], read
 
 
-def typing_inputs(folder: Path) -> Reader:
-    known = data(folder, "task=entity_typing_toy")()
-    lines = ["A man in [the park] sits.", '{"left": "A", "mention": "dog", "right": ["barks", "."]}',
-             '{"left_context_token": [], "mention_span": "He", "right_context_token": ["is"]}']  # fmt: skip
-    files = write(folder, new_txt="\n".join(lines))
-    return files, lambda: predict(known, files[0])
-
-
 def triples(folder: Path) -> Reader:
     files = write(folder, train_txt=TRIPLES, valid_txt="a\ts\tb\n", test_txt="b\ts\tc\nc\tr\tb\n")
     read = data(folder, "task=kg", f"data.dir={folder}")
     return files, lambda: use(read())
-
-
-def questions(folder: Path) -> Reader:
-    write(folder, train_txt=TRIPLES, valid_txt="a\ts\tb\n", test_txt="b\ts\tc\n")
-    known = data(folder, "task=kg", f"data.dir={folder}")()
-    files = write(folder, new_txt="a\tr\t?\n?\ts\té\n\nb\tr\t?\n")
-    return files, lambda: predict(known, files[0])
 
 
 def prefix(folder: Path) -> Reader:
@@ -169,37 +166,122 @@ def prefix(folder: Path) -> Reader:
     return files, lambda: use(read())
 
 
-def prefix_inputs(folder: Path) -> Reader:
-    known = data(folder, "task=prefix_toy")()
-    files = write(folder, new_txt="1 2\t1\n\n3 4 5\t6\n")
-    return files, lambda: predict(known, files[0])
-
-
 CLASSES = [("Rain", "It rains. The road is wet."), ("Shares", 'They "rise", he said.'), ("é", "Nobody knows.")]
+TEXTS = ("a dog runs", "two men talk .", "é sleeps", 'a "cat" runs', "nobody, here, sleeps !")
+PLACES = ("train", "dev", "Training", "", "test")  # in a column split
+ROWS = {  # of tables, the names of the columns first
+    "nli": [("label", "premise", "hypothesis", "genre"), *((*pair, "é") for pair in PAIRS * 4)],
+    "documents": [("label", "title", "text"), *((str(k % 2), *row) for k, row in enumerate(CLASSES * 4))],
+    "kg": [("id", "relation", "head", "tail"), *(("1", r, h, t) for h, r, t in map(str.split, TRIPLES.splitlines() * 3))],
+    "translation": [("en", "note", "de"), *((text, "é", text) for text in TEXTS * 3)],
+    "graph": [("weight", "source", "target"), *(("0.5", f"n{k}", f"n{k // 2}") for k in range(1, 40))],
+    "poincare_embeddings": [("parent", "child", "note"), *((*row.split()[::-1], "é") for row in EDGES.splitlines())],
+}  # fmt: skip
+SMALL = {"documents": ["task.data.min_count=1"], "translation": ["task.data.subwords=none"]}
 
 
-def documents(folder: Path, separator: str, ending: str, *words: str) -> Reader:
-    rows = [("label", "title", "text"), *((str(k % 2), *row) for k, row in enumerate(CLASSES * 3))]
-    if ending == "csv":  # in others quotes are characters as any
-        rows = [tuple('"' + cell.replace('"', '""') + '"' for cell in row) for row in rows]
-    text = "".join(separator.join(row) + "\n" for row in rows)
-    read = data(folder, "task=documents", f"data.dir={folder}", "task.data.min_count=1", *words)
-    return write(folder, **{f"{split}_{ending}": text for split in ("train", "dev", "test")}), lambda: use(read())
+def tables(task: str, *endings: str) -> Callable[[Path], Reader]:
+    """A table for each split, whose columns have names."""
+
+    def reader(folder: Path) -> Reader:
+        names = dict(zip(("train", "valid", "test"), endings, strict=True))
+        files = write(folder, **{f"{name}_{ending}": table(ending, ROWS[task]) for name, ending in names.items()})
+        on_error = ["task.data.on_error=skip"] if "tsv" in endings and task in ("nli", "documents") else []
+        read = data(folder, f"task={task}", f"data.dir={folder}", *SMALL.get(task, ()), *on_error)
+        return files, lambda: use(read())
+
+    reader.__name__ = f"tables-{task}-{'-'.join(endings)}"
+    return reader
 
 
-def documents_csv(folder: Path) -> Reader:
-    return documents(folder, ",", "csv")
+def with_splits(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    return [("split", *rows[0]), *((PLACES[k % len(PLACES)], *row) for k, row in enumerate(rows[1:]))]
 
 
-def documents_tsv(folder: Path) -> Reader:
-    return documents(folder, "\t", "tsv", "task.data.on_error=skip")
+def one_table(task: str, ending: str, setting: str = "data.dir") -> Callable[[Path], Reader]:
+    """A table with all splits, which a column says."""
+
+    def reader(folder: Path) -> Reader:
+        rows = ROWS[task] if task == "poincare_embeddings" else with_splits(ROWS[task])
+        files = write(folder, **{f"all_{ending}": table(ending, rows)})
+        read = data(folder, f"task={task}", f"{setting}={files[0]}", *SMALL.get(task, ()))
+        return files, lambda: use(read())
+
+    reader.__name__ = f"one_table-{task}-{ending}"
+    return reader
 
 
-def documents_json(folder: Path) -> Reader:
-    lines = ({"label": k % 2, "title": title, "text": text} for k, (title, text) in enumerate(CLASSES * 3))
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    read = data(folder, "task=documents", f"data.dir={folder}", "task.data.min_count=1")
-    return write(folder, train_jsonl=text, dev_jsonl=text, test_jsonl=text), lambda: use(read())
+def graph_named(ending: str) -> Callable[[Path], Reader]:
+    """A folder whose tables name their columns, with splits of the edges and of the nodes."""
+
+    def reader(folder: Path) -> Reader:
+        labels = [("id", "class"), *((f"n{k}", "ab"[k // 6 % 2]) for k in range(40))]
+        features = [("index", "node", "x", "y"), *((str(k), f"n{k}", f"{k}.5", "-1e-2") for k in range(40))]
+        tables = {"edges": with_splits(ROWS["graph"]), "labels": with_splits(labels), "features": features}
+        files = write(folder, **{f"{name}_{ending}": table(ending, rows) for name, rows in tables.items()})
+        turns = [data(folder, f"task={task}", f"data.dir={folder}") for task in ("graph", "graph_nc")]
+
+        def both() -> None:
+            turns.reverse()
+            use(turns[0]())
+
+        return files, both
+
+    reader.__name__ = f"graph_named-{ending}"
+    return reader
+
+
+def new_examples(task: str, file: str, content: str) -> Callable[[Path], Reader]:
+    """What the toy of a task reads with mode=predict."""
+
+    def reader(folder: Path) -> Reader:
+        known = data(folder, f"task={task}")()
+        files = write(folder, **{file: content})
+        return files, lambda: predict(known, files[0])
+
+    reader.__name__ = f"new_examples-{task}-{file}"
+    return reader
+
+
+nli_inputs = new_examples("nli_toy", "new_txt", 'A man\tA person\n{"premise": "A dog", "hypothesis": "An animal", "id": 1}\n\nThe  cat\tsleeps\n')
+typing_inputs = new_examples(
+    "entity_typing_toy", "new_txt", 'A man in [the park] sits.\n{"left": "A", "mention": "dog", "right": ["barks", "."]}\n'
+    '{"left_context_token": [], "mention_span": "He", "right_context_token": ["is"], "id": null}\n',
+)  # fmt: skip
+questions = new_examples("kg_completion_toy", "new_txt", '0.1\tancestor_of\t?\n?\tancestor_of\t0.1.0\n\n{"head": "0", "relation": "ancestor_of", "tail": "0.1", "id": [2]}\n')
+document_inputs = new_examples("document_classification_toy", "new_txt", 'It rains. The road is wet.\n\n{"title": "é", "text": "They rise.", "id": 2}\n')
+node_inputs = new_examples("graph_nc_toy", "new_txt", '0.2.0.1\n\n0\n{"node": "0.1", "id": 2}\n')
+pair_inputs = new_examples("graph_toy", "new_txt", '0.1\t0.1.0\n\n0.2\n{"nodes": ["0.1", "0"], "id": 2}\n')
+word_inputs = new_examples("poincare_glove_toy", "new_txt", 'c0\tb2\n\nc0\n{"word": "c0", "context": "b9", "id": 2}\n')
+NEW = (
+    nli_inputs, typing_inputs, questions, document_inputs, node_inputs, pair_inputs, word_inputs,
+    new_examples("prefix_toy", "new_txt", "1 2\t1\n\n3 4 5\t6\n"),
+    new_examples("translation_toy", "new_txt", "w1 w2\nw3 unknown é\n\n  w4  w5 \n"),
+    new_examples("poincare_embeddings_toy", "new_txt", '0.1\t0\n\n0.1\n{"node": "0.1", "above": "0", "id": 2}\n'),
+    new_examples("wordnet_subtree_toy", "new_txt", '0.1.1\n\n0\n{"node": "0.1", "id": 2}\n'),
+    new_examples("probing_toy", "new_txt", 'w0.1 w0 .\n\nw0\n{"words": ["w0", "w0.2"], "id": 2}\n'),
+    new_examples("graph_toy", "plain_csv", "0.1,0.1.0\n0.2,0\n"),
+    new_examples("poincare_embeddings_toy", "plain_csv", '0.1;0\n"0.2";0\n'),
+    new_examples("kg_completion_toy", "plain_csv", '0.1,ancestor_of,?\n?,"ancestor_of",0.1.0\n'),
+)  # fmt: skip
+COLUMNS = {  # of tables of new examples, with further ones
+    "nli_toy": [("id", "premise", "hypothesis", "label"), *((str(k), *p[1:], p[0]) for k, p in enumerate(PAIRS))],
+    "document_classification_toy": [("label", "title", "text"), *(("é", *row) for row in CLASSES)],
+    "kg_completion_toy": [("id", "head", "relation", "tail"), ("1", "0.1", "ancestor_of", "?"), ("é", "?", "ancestor_of", "0.1.0")],
+    "graph_toy": [("weight", "source", "target"), ("0.5", "0.1", "0.1.0"), ("é", "0.2", "")],
+    "graph_nc_toy": [("class", "node", "note"), ("1", "0.1", "é"), ("", "0", "")],
+    "poincare_embeddings_toy": [("note", "child", "parent"), ("é", "0.1", "0"), ("", "0.2", "")],
+    "translation_toy": [("id", "source", "target"), *((str(k), text, "é") for k, text in enumerate(TEXTS))],
+}  # fmt: skip
+NAMED = (
+    *(new_examples(task, f"new_{ending}", table(ending, rows)) for task, rows in COLUMNS.items() for ending in ("csv", "tsv")),
+    *(one_table(task, ending) for task in ("nli", "documents", "translation") for ending in ("csv", "tsv", "jsonl")),
+    *(one_table(task, ending) for task in ("kg", "graph") for ending in ("csv", "tsv")),
+    *(one_table("poincare_embeddings", ending, "task.data.file") for ending in ("csv", "tsv")),
+    tables("kg", "csv", "tsv", "csv"), tables("translation", "csv", "tsv", "jsonl"),
+    graph_named("csv"), graph_named("tsv"),
+)  # fmt: skip
+documents_csv, documents_tsv, documents_json = (tables("documents", *[each] * 3) for each in ("csv", "tsv", "jsonl"))
 
 
 def documents_folder(folder: Path) -> Reader:
@@ -231,6 +313,45 @@ def searches(folder: Path) -> Reader:
         assert search.again_over_seeds(found, found.ranked()[0]) if found.trials else True
 
     return [folder / search.SUMMARY], read
+
+
+def tuning(folder: Path) -> Reader:
+    """What a search chose for a cell of a table, and the table."""
+    (folder / "tuning").mkdir()
+    (folder / "published").mkdir()
+    rows = [("rank", "trial", "state", "val/accuracy", "optim.lr", "encoder", "epoch", "wall_s", "seed", "commit"),
+            ("1", "0", "complete", "0.7", "0.03", "", "5", "60.5", "9", "abc"),
+            ("2", "1", "failed", "", "0.01", "gru", "", "60.5", "9", "abc")]  # fmt: skip
+    files = [folder / "tuning" / f"{NAME}.csv", folder / "published" / "hnn_table1.yaml"]
+    for file, text in zip(files, (table("csv", rows), TABLE), strict=True):
+        file.write_text(text, encoding="utf-8")
+
+    def read() -> None:
+        for cell in (cell for layout in load_layouts(folder / "published") for cell in layout.cells):
+            assert all(cell.words)
+            print(cell.tuning.note if cell.tuning else "")
+
+    return files, read
+
+
+def archive(name: str, pack: Callable[[dict[str, bytes]], bytes]) -> Callable[[Path], Reader]:
+    def reader(folder: Path) -> Reader:
+        (folder / name).write_bytes(pack({"a.json": b"{}\n" * 200, "b/c.txt": "é\n".encode() * 200}))
+
+        def read() -> None:
+            try:
+                unpack(folder / name, folder / "out", lambda member: member, 10_000)
+            except DownloadError as error:
+                assert not (folder / "out").exists()
+                raise UserError(str(error)) from None
+            finally:
+                shutil.rmtree(folder / "out", ignore_errors=True)
+                assert {path.name for path in folder.iterdir()} == {name}
+
+        return [folder / name], read
+
+    reader.__name__ = f"archive-{name}"
+    return reader
 
 
 def wordnet(folder: Path) -> Reader:
@@ -288,13 +409,6 @@ def aligned(folder: Path) -> Reader:
         use(read_table())
 
     return files, both
-
-
-def sentences(folder: Path) -> Reader:
-    """What a translation reads with mode=predict."""
-    known = data(folder, "task=translation_toy")()
-    files = write(folder, new_txt="w1 w2\nw3 unknown é\n\n  w4  w5 \n")
-    return files, lambda: predict(known, files[0])
 
 
 def treebank(folder: Path) -> Reader:
@@ -424,16 +538,21 @@ def exports(folder: Path) -> Reader:
 
 READERS = (
     graph_folder, graph_arrays, graph_pickles, graph_tables, graph_airports, exports,
-    nli_json, nli_table, nli_gzip, nli_inputs, typing, typing_ontology, typing_inputs, triples, questions, prefix,
-    prefix_inputs, wordnet, edges, points, vectors, corpus, aligned, sentences, treebank,
-    records, caches, documents_csv, documents_tsv, documents_json, documents_folder, searches,
+    nli_json, nli_table, nli_gzip, typing, typing_ontology, triples, prefix, wordnet, edges, points, vectors, corpus,
+    aligned, treebank, records, caches, documents_csv, documents_tsv, documents_json, documents_folder, searches, tuning,
+    archive("a.zip", zip_of), archive("a.tar.gz", tar_of), *NEW, *NAMED,
 )  # fmt: skip
 
 
 @contextlib.contextmanager
 def short_messages() -> Iterator[None]:
     """Errors, warnings and lines that are printed are each one short paragraph; errors are those of a user."""
-    with warnings.catch_warnings(record=True) as warned, contextlib.redirect_stdout(io.StringIO()) as printed:
+    printed = io.StringIO()
+    with (
+        warnings.catch_warnings(record=True) as warned,
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(printed),
+    ):
         warnings.simplefilter("always")
         said: UserError | None = None
         try:

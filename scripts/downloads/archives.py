@@ -4,6 +4,7 @@ memory whatever the archive says of itself."""
 from __future__ import annotations
 
 import gzip
+import os
 import shutil
 import stat
 import tarfile
@@ -15,10 +16,12 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from scripts.downloads import DownloadError
+from tasks.errors import readable
 
 MEMBERS = 10_000
 CHUNK = 1 << 20
 LONGEST_NAME = 1000
+LONGEST_PART = 255  # bytes of a name of a file or a folder: the most that file systems have
 HEADERS = 1 << 16  # bytes of what a tar says of one member, and
 DIRECTORY = 1 << 22  # of what a zip says of all; both are read in one go
 DAMAGE = (
@@ -59,7 +62,7 @@ def unpack(archive: Path, folder: Path, place: Place, max_bytes: int) -> list[Pa
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (aside / name).replace(folder / name)
     except DAMAGE as error:
-        raise DownloadError(f"{archive} is damaged or no archive ({error}).") from None
+        raise DownloadError(f"{archive} is damaged or no archive ({readable(str(error)[:200])}).") from None
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return [folder / name for name in files]
@@ -67,10 +70,11 @@ def unpack(archive: Path, folder: Path, place: Place, max_bytes: int) -> list[Pa
 
 def _checked(name: str, archive: Path) -> PurePosixPath:
     path = PurePosixPath(name)
-    if len(name) > LONGEST_NAME or not name.isprintable():
+    is_short = len(name) <= LONGEST_NAME and all(len(os.fsencode(part)) <= LONGEST_PART for part in path.parts)
+    if not name.isprintable() or not is_short:
         raise DownloadError(f"{archive}: its member {name[:80]!r} has a name that no data set has; nothing was taken.")
     if path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name.partition("/")[0]:
-        raise DownloadError(f"{archive}: its member {name!r} would land outside of the folder; nothing was taken.")
+        raise DownloadError(f"{archive}: its member {name[:80]!r} would land outside of the folder; nothing was taken.")
     return path
 
 
@@ -83,7 +87,12 @@ class _Rationed:
 
     def __init__(self, file: IO[bytes], archive: Path, left: int) -> None:
         self.file, self.archive, self.left = file, archive, left
-        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+        self.tell, self.seekable = file.tell, file.seekable
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        if whence == os.SEEK_SET and offset < 0:
+            raise ValueError("it says that a member begins before it")
+        return self.file.seek(offset, whence)
 
     def read(self, size: int = -1) -> bytes:
         if size > self.left:

@@ -29,7 +29,7 @@ from tasks.document_classification.sources import (
 )
 from tasks.document_classification.toy import toy_rows
 from tasks.duplicates import duplicates_remarks
-from tasks.errors import UserError, one_of, toy_recipe
+from tasks.errors import UserError, one_of, readable, toy_recipe
 from tasks.labelled_texts import LabelledTexts, held_out_remarks
 from tasks.labels import Labels
 from tasks.paper import paper_remarks
@@ -155,7 +155,7 @@ class DocumentData(LabelledTexts):
             more = f" and {len(single) - 5:,} more" if len(single) > 5 else ""
             similar = difflib.get_close_matches(single[0], [name for name in totals if name != single[0]], 1)
             hint = f" Is {single[0][:60]} {similar[0][:60]}?" if similar else ""
-            yield f"Classes with a single document: {names}{more}.{hint}"
+            yield readable(f"Classes with a single document: {names}{more}.{hint}")
         yield from paper_remarks(corpus.counts, self.unit, self.in_paper)
 
     def _sources(self, folder: Path) -> list[Source]:
