@@ -172,7 +172,7 @@ PLACES = ("train", "dev", "Training", "", "test")  # in a column split
 ROWS = {  # of tables, the names of the columns first
     "nli": [("label", "premise", "hypothesis", "genre"), *((*pair, "é") for pair in PAIRS * 4)],
     "documents": [("label", "title", "text"), *((str(k % 2), *row) for k, row in enumerate(CLASSES * 4))],
-    "kg": [("id", "relation", "head", "tail"), *(("1", r, h, t) for h, r, t in map(str.split, TRIPLES.splitlines() * 3))],
+    "kg": [("id", "relation", "head", "tail"), *(("1", r, h, t) for h, r, t in map(str.split, TRIPLES.splitlines()))],
     "translation": [("en", "note", "de"), *((text, "é", text) for text in TEXTS * 3)],
     "graph": [("weight", "source", "target"), *(("0.5", f"n{k}", f"n{k // 2}") for k in range(1, 40))],
     "poincare_embeddings": [("parent", "child", "note"), *((*row.split()[::-1], "é") for row in EDGES.splitlines())],
@@ -243,13 +243,24 @@ def new_examples(task: str, file: str, content: str) -> Callable[[Path], Reader]
     return reader
 
 
-nli_inputs = new_examples("nli_toy", "new_txt", 'A man\tA person\n{"premise": "A dog", "hypothesis": "An animal", "id": 1}\n\nThe  cat\tsleeps\n')
+nli_inputs = new_examples(
+    "nli_toy", "new_txt",
+    'A man\tA person\n\nThe  cat\tsleeps\n{"premise": "A dog", "hypothesis": "An animal", "id": 1}\n',
+)  # fmt: skip
 typing_inputs = new_examples(
-    "entity_typing_toy", "new_txt", 'A man in [the park] sits.\n{"left": "A", "mention": "dog", "right": ["barks", "."]}\n'
+    "entity_typing_toy", "new_txt",
+    'A man in [the park] sits.\n{"left": "A", "mention": "dog", "right": ["barks", "."]}\n'
     '{"left_context_token": [], "mention_span": "He", "right_context_token": ["is"], "id": null}\n',
 )  # fmt: skip
-questions = new_examples("kg_completion_toy", "new_txt", '0.1\tancestor_of\t?\n?\tancestor_of\t0.1.0\n\n{"head": "0", "relation": "ancestor_of", "tail": "0.1", "id": [2]}\n')
-document_inputs = new_examples("document_classification_toy", "new_txt", 'It rains. The road is wet.\n\n{"title": "é", "text": "They rise.", "id": 2}\n')
+questions = new_examples(
+    "kg_completion_toy", "new_txt",
+    '0.1\tancestor_of\t?\n?\tancestor_of\t0.1.0\n\n'
+    '{"head": "0", "relation": "ancestor_of", "tail": "0.1", "id": [2]}\n',
+)  # fmt: skip
+document_inputs = new_examples(
+    "document_classification_toy", "new_txt",
+    'It rains. The road is wet.\n\n{"title": "é", "text": "They rise.", "id": 2}\n',
+)  # fmt: skip
 node_inputs = new_examples("graph_nc_toy", "new_txt", '0.2.0.1\n\n0\n{"node": "0.1", "id": 2}\n')
 pair_inputs = new_examples("graph_toy", "new_txt", '0.1\t0.1.0\n\n0.2\n{"nodes": ["0.1", "0"], "id": 2}\n')
 word_inputs = new_examples("poincare_glove_toy", "new_txt", 'c0\tb2\n\nc0\n{"word": "c0", "context": "b9", "id": 2}\n')
@@ -267,14 +278,16 @@ NEW = (
 COLUMNS = {  # of tables of new examples, with further ones
     "nli_toy": [("id", "premise", "hypothesis", "label"), *((str(k), *p[1:], p[0]) for k, p in enumerate(PAIRS))],
     "document_classification_toy": [("label", "title", "text"), *(("é", *row) for row in CLASSES)],
-    "kg_completion_toy": [("id", "head", "relation", "tail"), ("1", "0.1", "ancestor_of", "?"), ("é", "?", "ancestor_of", "0.1.0")],
+    "kg_completion_toy": [("id", "head", "relation", "tail"),
+                          ("1", "0.1", "ancestor_of", "?"), ("é", "?", "ancestor_of", "0.1.0")],
     "graph_toy": [("weight", "source", "target"), ("0.5", "0.1", "0.1.0"), ("é", "0.2", "")],
     "graph_nc_toy": [("class", "node", "note"), ("1", "0.1", "é"), ("", "0", "")],
     "poincare_embeddings_toy": [("note", "child", "parent"), ("é", "0.1", "0"), ("", "0.2", "")],
     "translation_toy": [("id", "source", "target"), *((str(k), text, "é") for k, text in enumerate(TEXTS))],
 }  # fmt: skip
 NAMED = (
-    *(new_examples(task, f"new_{ending}", table(ending, rows)) for task, rows in COLUMNS.items() for ending in ("csv", "tsv")),
+    *(new_examples(task, "new_csv", table("csv", rows)) for task, rows in COLUMNS.items()),
+    *(new_examples(task, "new_tsv", table("tsv", rows)) for task, rows in COLUMNS.items()),
     *(one_table(task, ending) for task in ("nli", "documents", "translation") for ending in ("csv", "tsv", "jsonl")),
     *(one_table(task, ending) for task in ("kg", "graph") for ending in ("csv", "tsv")),
     *(one_table("poincare_embeddings", ending, "task.data.file") for ending in ("csv", "tsv")),
@@ -539,8 +552,8 @@ def exports(folder: Path) -> Reader:
 READERS = (
     graph_folder, graph_arrays, graph_pickles, graph_tables, graph_airports, exports,
     nli_json, nli_table, nli_gzip, typing, typing_ontology, triples, prefix, wordnet, edges, points, vectors, corpus,
-    aligned, treebank, records, caches, documents_csv, documents_tsv, documents_json, documents_folder, searches, tuning,
-    archive("a.zip", zip_of), archive("a.tar.gz", tar_of), *NEW, *NAMED,
+    aligned, treebank, records, caches, documents_csv, documents_tsv, documents_json, documents_folder, searches,
+    tuning, archive("a.zip", zip_of), archive("a.tar.gz", tar_of), *NEW, *NAMED,
 )  # fmt: skip
 
 
@@ -587,6 +600,7 @@ WORST = (  # reader, file, its content, what is said; None: it is used
     (typing_ontology, "ultrafine/ontology/types.txt", "person\n" + "a" * 3_000_000 + "\n" + "a" * 3_000_000, "line 3"),
     (typing_inputs, "new.txt", '{"mention": "\\udc00"}', "half of a surrogate pair"),
     (triples, "train.txt", "a\tr\t" + "b" * 3_000_000 + "\na\tr\n", "has 2 columns instead of 3"),
+    (triples, "train.txt", TRIPLES + "a\tr\t" + '"' * 300_001 + "\n", None),
     (questions, "new.txt", "a" * 3_000_000 + "\tr\t?", "has no entity"),
     (prefix, "dev.tsv", "1 2\t" + "9" * 5_000 + "\t1", "is not a list of word ids"),
     (wordnet, "data.noun", "00000010 03 n 01 " + "e" * 3_000_000, "no synset"),
@@ -595,10 +609,19 @@ WORST = (  # reader, file, its content, what is said; None: it is used
     (aligned, "train.en", "\u202e" + "x" * 3_000_000 + "\na\n", "line k of the one has to be"),
     (aligned, "pairs.txt", "a\u2028" * 100_000 + "\n", "it has 1 columns"),
     (treebank, "treebank.conllu", "1\t" + "x\t" * 99_999 + "\n", "columns with tabs between them"),
-    (documents_csv, "train.csv", "label,text\n0," + '"' * 3_000_000, "dev.csv, line 3"),
-    (documents_json, "dev.jsonl", '{"label": ' + "[" * 99_999, "nested too deeply"),
+    (documents_csv, "train.csv", "label,text\n0," + '"' * 3_000_000, "valid.csv, line 3"),
+    (documents_json, "valid.jsonl", '{"label": ' + "[" * 99_999, "nested too deeply"),
     (searches, "search.json", '{"trials": ' + "[" * 99_999, "is damaged"),
     (searches, "search.json", '{"trials": [], "' + "a" * 70_000 + '": 1}', "is damaged"),
+    (tuning, f"tuning/{NAME}.csv", "rank,trial,state,val/mrr,lr,epoch\n1,1,,0.5," + "1" * 200_000, "no ranked table"),
+    (tuning, "published/hnn_table1.yaml", "[" * 99_999, "is not a table file"),
+    (archive("a.zip", zip_of), "a.zip", "PK", "damaged or no archive"),
+    (node_inputs, "new.txt", '{"node": ' + "[" * 99_999, "has no node"),
+    (pair_inputs, "new.txt", '{"nodes": ["0", "\\ud800"]}', "has no node"),
+    (word_inputs, "new.txt", "c0\t" + "b" * 3_000_000, "has no word"),
+    (document_inputs, "new.txt", '{"text": "a", "title": [' + "[" * 99_999, "nested too deeply"),
+    (graph_named("csv"), "labels.csv", "id,class,split\nn1,a," + "\u202e" * 3_000_000, "is no split"),
+    (one_table("nli", "tsv"), "all.tsv", "split\tlabel\tpremise\thypothesis\n\t" + '"' * 600_001 + "\ta\tb", "nothing"),
     (records, "out/run/history.csv", "epoch,step\n1,\u2028\n", "no row of a run's history"),
     (records, "out/run/record.json", '{"config": {}, "a": "\\ud800"}', "not the record of a run"),
 )
