@@ -116,7 +116,7 @@ ROWS = [
         step,
         _SIZES,
         _TINY,
-        gates=[Gate(1.45), Gate(1.1, "torch.nn.Transformer")],
+        gates=[Gate(1.45), Gate(1.45, "torch.nn.Transformer")],  # on some processors as quick as the twin
         aim="1.3",
         kernels=_KERNELS,
     ),
