@@ -40,6 +40,8 @@ Arguments = tuple[Any, ...]
 NAMESPACE = "hyperbolic"
 OPERATORS: dict[str, type[Operator]] = {}
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")
+_KEYS = torch._C.DispatchKey
+_AUTOGRAD = (_KEYS.AutogradFunctionality, _KEYS.AutogradOther, _KEYS.ADInplaceOrView)
 
 
 class _Pass:
@@ -151,7 +153,7 @@ def _define(cls: type[Operator], schema: str) -> None:
         *inputs, grads, needs = arguments
         flat = unpacked(tuple(inputs))
         grads = [g.contiguous() for g in grads]
-        with torch.no_grad():
+        with _autograd(), torch.no_grad():
             if switch.fast() and cls.fits(*flat):
                 step = _Pass(needs)
                 cls._forward(step, *flat)
@@ -267,6 +269,15 @@ def _check_devices(name: str, arguments: Sequence[Any]) -> None:
     if len(kinds) > 1:
         names = ", ".join(sorted(map(str, kinds)))
         raise RuntimeError(f"{NAMESPACE}::{name} expects all tensors on the same device, and they are on {names}")
+
+
+def _autograd() -> Any:
+    """A context in which autograd follows operations: passes make gradients of their parts by it, and a dispatch mode,
+    as FlopCounterMode, calls an operator where it does not."""
+    include, exclude = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+    for key in _AUTOGRAD:
+        exclude = exclude.remove(key)
+    return torch._C._ForceDispatchKeyGuard(include, exclude)
 
 
 def _empty(like: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 import hyperbolic.encoders.relational
 import hyperbolic.kernels
@@ -87,6 +88,30 @@ def test_opcheck_of_compiled_gradients(name, native_kernels):
 
 
 @EVERY
+def test_opcheck_of_gradients(name, native_kernels):
+    op = getattr(torch.ops.hyperbolic, f"{name}_grad").default
+    for arguments in samples(name):
+        values = [[b.detach() for b in a] if isinstance(a, list) else _bare(a) for a in arguments]
+        grads = [torch.ones_like(y) for y in outputs(getattr(torch.ops.hyperbolic, name)(*values))]
+        needs = [isinstance(a, Tensor) and a.requires_grad for a in flat(arguments)]
+        torch.library.opcheck(op, (*values, grads, needs), test_utils=("test_schema", "test_faketensor"))
+
+
+@EVERY
+def test_gradients_where_a_mode_sees_every_operation(name, native_kernels):
+    """Autograd does not follow what happens within an operator that a dispatch mode calls."""
+    for arguments in samples(name):
+        call, inputs = function(name, arguments)
+        with FlopCounterMode(display=False):
+            actual = results(call, inputs)
+        torch.testing.assert_close(actual, results(call, inputs))
+
+
+def _bare(a: object) -> object:
+    return a.detach() if isinstance(a, Tensor) else a
+
+
+@EVERY
 @pytest.mark.usefixtures("each_path")
 def test_gradients_of_both_orders(name):
     for arguments in samples(name):
@@ -141,7 +166,7 @@ def test_sizes_that_do_not_fit_never_reach_cpp(name, native_kernels):
 @EVERY
 def test_tensors_without_memory_do_not_mix_with_others(name, native_kernels):
     """The memory of the result would hold anything."""
-    whole = [a.detach() if isinstance(a, Tensor) else a for a in flat(samples(name)[0])]
+    whole = [_bare(a) for a in flat(samples(name)[0])]
     places = [i for i, a in enumerate(whole) if isinstance(a, Tensor) and a.dim()]
     for i in places if len(places) > 1 else ():
         with pytest.raises((RuntimeError, NotImplementedError, ValueError)):
@@ -169,7 +194,7 @@ def test_forward_mode_of_the_operator_itself(name, native_kernels):
 
 
 def test_neighbours_that_are_none_are_refused(native_kernels):
-    values = [a.detach() if isinstance(a, Tensor) else a for a in samples("neighbour_sum")[0]]
+    values = [_bare(a) for a in samples("neighbour_sum")[0]]
     for i in range(2, 8):
         for wrong in (-1, 1000):
             index = values[i].clone()
