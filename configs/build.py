@@ -116,20 +116,26 @@ def _make(name: str, node: Mapping[str, Any], kind: Any) -> Any:
 
 def _make_task(node: Mapping[str, Any], supplied: Mapping[str, Any], data: TaskData) -> Task:
     """The task of a node. Raises UserError where it is for a model or data of another class."""
-    checks.check_target("task.module", node, tuple(supplied))
+    checks.parameters("task.module", node)
     target = get_object(node["_target_"])
-    hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target)
+    hints = typing.get_type_hints(target) if inspect.isclass(target) else {}
     for name, value, kind in (
-        ("task.model", supplied["model"], hints.get("model", object)),
-        ("task.data", data, getattr(target, "learns_from", object)),
+        ("task.model", supplied["model"], hints.get("model")),
+        ("task.data", data, getattr(target, "learns_from", None)),
     ):
-        if inspect.isclass(kind) and not isinstance(value, kind):
+        kinds = [each for each in typing.get_args(kind) or (kind,) if _is_class(each)]
+        if kinds and not isinstance(value, tuple(kinds)):
             raise UserError(
-                f"task.module._target_={node['_target_']} needs a {kind.__name__}, and {name} is a "
-                f"{type(value).__name__}. Take those of one file of configs/task."
+                f"task.module._target_={node['_target_']} is for {' or '.join(each.__name__ for each in kinds)}, and "
+                f"{name} is of the class {type(value).__name__}. Take those of one file of configs/task, or a subclass."
             )
     task: Task = _make_with("task.module", node, supplied)
     return task
+
+
+def _is_class(kind: Any) -> bool:
+    """Whether a type hint is a class of models or data, as Any and a Protocol are not."""
+    return inspect.isclass(kind) and issubclass(kind, (nn.Module, TaskData))
 
 
 def _probed(

@@ -10,11 +10,11 @@ from typing import Any
 from configs import files
 from configs.tuning import Tuning, read_tuning
 from tasks.errors import UserError
+from tasks.folders import LONGEST_NAME
 from tasks.reading import brief
 
 Place = tuple[str, str | None]  # row and column; no column: the whole row
 _WORD = re.compile(r"(?!hydra\b)[A-Za-z][\w./@]*=.*")
-LONGEST_NAME = 255  # bytes of the name of a file: the most that file systems have
 _TRIALS = re.compile(r"hydra\.sweeper\.(n_trials=\d+|baseline=(true|false))")
 
 
@@ -74,7 +74,10 @@ def read_cells(
                 raise TableError(f"{path}: the experiment of '{row}' needs '{gaps[0]}', which '{column}' lacks.")
             cell = Cell(path.stem, row, column, name, tuple(map(str, overrides)))
             if len((tuning := f"{cell.name}.csv").encode()) > LONGEST_NAME:
-                raise TableError(f"{path}: {brief(str(cell))}: its overrides are too long to name its files.")
+                raise TableError(
+                    f"{path}: {brief(str(cell))}: its overrides are too long to name its files; put them into an "
+                    "experiment."
+                )
             tuned = read_tuning(path.parent.parent / "tuning" / tuning)
             check_words(path, f"'{row}': the override", [*overrides, *(tuned.words if tuned else ())])
             if name not in existing:

@@ -6,6 +6,7 @@ from somebody, so a `_target_` in it that is not in the table, or at another pla
 command line.
 """
 
+import contextlib
 import functools
 import logging
 import re
@@ -23,7 +24,6 @@ from configs import files
 from configs.errors import ConfigError
 
 _PACKAGE = re.compile(r"^# @package (\S+)", re.MULTILINE)
-_NAME = re.compile(r"^[^#\n]*?\b_target_:\s*['\"]?([\w.]+)", re.MULTILINE)
 _DEPTH = 24  # of nested nodes; ours have at most 6
 
 
@@ -32,19 +32,26 @@ def targets() -> Mapping[str, frozenset[str]]:
     """Every `_target_` that a file of configs/ names, with the last keys of the nodes that have it there, as "encoder",
     or "vectors" of task.data.vectors."""
     places: dict[str, set[str]] = defaultdict(set)
-    for file in files.FOLDER.rglob("*.yaml"):
-        text = file.read_text(encoding="utf-8")
-        package = _PACKAGE.search(text)
-        for key, target in _named(yaml.safe_load(text), package[1] if package else file.parent.name):
-            places[target].add(key.split(".")[-2])
+    for key, target in _named_in(files.FOLDER):
+        places[target].add(key.split(".")[-2])
     return {target: frozenset(keys) for target, keys in places.items()}
 
 
 @functools.cache
 def _of_the_user(folders: tuple[Path, ...]) -> frozenset[str]:
     """Every `_target_` that a YAML file in these folders names."""
-    texts = (file.read_text(encoding="utf-8") for folder in folders for file in folder.rglob("*.yaml"))
-    return frozenset(name for text in texts for name in _NAME.findall(text))
+    return frozenset(target for folder in folders for _, target in _named_in(folder))
+
+
+def _named_in(folder: Path) -> Iterator[tuple[str, str]]:
+    """Every `_target_` that a YAML file of a folder names, with its key. A file that is no YAML is passed over; Hydra
+    says so of one that is chosen."""
+    for file in folder.rglob("*.yaml"):
+        text = file.read_text(encoding="utf-8")
+        package = _PACKAGE.search(text)
+        with contextlib.suppress(yaml.YAMLError, RecursionError):
+            named = _named(yaml.safe_load(text), package[1] if package else file.parent.name)
+            yield from ((key, target) for key, target in named if isinstance(target, str))
 
 
 def check_targets(node: Any, place: str = "") -> None:
@@ -69,7 +76,8 @@ def check_targets(node: Any, place: str = "") -> None:
         first, *keys = key.split(".")  # an encoder may be made of others, as encoder.words
         if target not in own and allowed[target].isdisjoint((first, *keys[-2:-1])):
             raise ConfigError(
-                f"{key}={target} is refused: the files in configs/ have it as {', '.join(sorted(allowed[target]))}."
+                f"{key}={target} is refused: the files in configs/ have it as {', '.join(sorted(allowed[target]))}. To "
+                "have it elsewhere, name it in a file of a folder of yours."
             )
 
 

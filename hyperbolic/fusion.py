@@ -26,7 +26,7 @@ BACKEND = "inductor"  # of torch.compile
 # that make the parts write them into the result; for a lift, the kernel of the sums of its rows.
 OPTIONS = {"max_pointwise_cat_inputs": 0, "max_complex_pointwise_cat_inputs": 0}
 VERSIONS = 64  # structures of its arguments that a formula is compiled for: numbers may come in any number
-_messages: list[str] = []  # of :func:`warn_of_gpu`
+_messages: list[str] = []  # the one that :func:`warn_of_gpu` has shown
 Formula = Callable[..., Any]  # of tensors, None and numbers; to a tensor or a tuple of them
 Called = TypeVar("Called", bound=Formula)
 
@@ -93,8 +93,8 @@ class Fusion:
 def warn_of_gpu(message: str) -> None:
     """Warns of something that PyTorch operations take the place of on a GPU: the first time, which stands for all."""
     if not _messages:
+        _messages.append(message)
         warnings.warn(message, RuntimeWarning, stacklevel=3)
-    _messages.append(message)
 
 
 def fused(formula: Called) -> Called:

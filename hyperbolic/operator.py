@@ -122,8 +122,8 @@ def _define(cls: type[Operator], schema: str) -> None:
     grad_op = getattr(torch.ops.hyperbolic, grad).default
     single = output == "Tensor"
     if cls.cuda is not None:
-        for name in ("fits", "forward", "backward"):
-            setattr(cls, name, staticmethod(_by_device(getattr(cls, name), getattr(cls.cuda, name))))
+        for part in ("fits", "forward", "backward"):
+            setattr(cls, part, staticmethod(_by_device(getattr(cls, part), getattr(cls.cuda, part))))
     on_gpu = cls.anywhere or cls.cuda is not None
     devices, cls.fuses = ("cpu", "meta", "cuda") if on_gpu else ("cpu", "meta"), cls.fuses and not on_gpu
     _keep_arguments(cls)

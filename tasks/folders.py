@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 META = "meta.json"
+LONGEST_NAME = 255  # bytes of the name of a file or folder: the most that file systems have
 # What reading a folder that is not whole may raise.
 DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, RecursionError)
 Value = TypeVar("Value")

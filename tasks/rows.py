@@ -95,7 +95,7 @@ def pick_fields(
         if not isinstance(value, str):
             raise Fault(f"{name} must be a string, and it is {brief(value)}")
         values[field] = value.strip() if field == "label" else value
-    return values | {field: str(record.get(field) or "") for field in optional}
+    return values | {field: "" if record.get(field) is None else str(record[field]) for field in optional}
 
 
 def read_records(

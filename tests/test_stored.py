@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from hydra.utils import get_object
 
+from configs.build import build
 from configs.errors import ConfigError
 from configs.targets import check_targets, targets
 from scripts.figures import main as figures
@@ -233,6 +235,7 @@ def test_nothing_in_a_checkpoint_is_executed(finished, tmp_path, monkeypatch, ca
     assert not Path("/tmp/hostile").exists()
     assert "hostile_module" not in sys.modules
 
+
 NODES = ("geometry", "encoder", "task.data", "task.model", "task.module")
 
 
@@ -251,6 +254,19 @@ def test_a_class_stands_only_where_the_files_have_it(key):
             continue
         with pytest.raises(ConfigError, match=rf"{key}\._target_={target} is refused: the files in configs/ have it as"):
             check_targets(node)
+
+
+@pytest.mark.parametrize("toy", TOYS)
+def test_a_task_takes_its_own_data_and_model(toy):
+    values = checked(f"task={toy}")
+    _, data = build(values)
+    for other in (each for each in TOYS if each != toy):
+        module = copy.deepcopy(values) | {"task": values["task"] | {"module": checked(f"task={other}")["task"]["module"]}}
+        kind = get_object(module["task"]["module"]["_target_"])
+        if isinstance(data, kind.learns_from):  # as of two toys of one task
+            continue
+        with pytest.raises(UserError, match=r"is for \w+.*, and task\.(model|data) is of the class \w+\. Take those of one"):
+            build(module)
 
 
 @pytest.mark.long

@@ -119,7 +119,7 @@ class NeighbourSum(Operator):
 
     @staticmethod
     def check(x: Tensor, weights: Tensor, *others: Any) -> None:
-        """Raises IndexError for what :class:`Neighbours` does not make: sparse products would read outside of x."""
+        """Raises IndexError for what is out of range, where sparse products would read outside of x."""
         *index, n_targets = others
         m = len(weights)
         for t, n in zip(index, (n_targets, len(x), m + 1, m + 1, n_targets, m), strict=True):

@@ -17,11 +17,11 @@ from typing import IO
 
 from scripts.downloads import DownloadError
 from tasks.errors import readable
+from tasks.folders import LONGEST_NAME
 
 MEMBERS = 10_000
 CHUNK = 1 << 20
-LONGEST_NAME = 1000
-LONGEST_PART = 255  # bytes of a name of a file or a folder: the most that file systems have
+LONGEST_PATH = 1000
 HEADERS = 1 << 16  # bytes of what a tar says of one member, and
 DIRECTORY = 1 << 22  # of what a zip says of all; both are read in one go
 DAMAGE = (
@@ -70,7 +70,7 @@ def unpack(archive: Path, folder: Path, place: Place, max_bytes: int) -> list[Pa
 
 def _checked(name: str, archive: Path) -> PurePosixPath:
     path = PurePosixPath(name)
-    is_short = len(name) <= LONGEST_NAME and all(len(os.fsencode(part)) <= LONGEST_PART for part in path.parts)
+    is_short = len(name) <= LONGEST_PATH and all(len(os.fsencode(part)) <= LONGEST_NAME for part in path.parts)
     if not name.isprintable() or not is_short:
         raise DownloadError(f"{archive}: its member {name[:80]!r} has a name that no data set has; nothing was taken.")
     if path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name.partition("/")[0]:

@@ -13,6 +13,7 @@ class NliTask(PairTask):
     """Classes of pairs, with metrics by group, see `NliData.groups`."""
 
     learns_from = NliData
+
     def named_points(self, data: TaskData) -> dict[str, NamedPoints]:
         assert isinstance(data, NliData)
         return self.named_words(data.prepared().words, FIRST)

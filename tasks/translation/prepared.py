@@ -224,7 +224,7 @@ def from_sources(sources: Mapping[str, Source], held_out: HeldOut, source: str, 
     """
     shas = {split: [contents_sha256(path) for path in place.files] for split, place in sources.items()}
     names = {split: [path.name for path in place.files] for split, place in sources.items()}
-    tables = {split: [place.fields, place.header, place.by_column] for split, place in sources.items()}
+    tables = {split: [place.fields, place.header, *[True] * place.by_column] for split, place in sources.items()}
     held = asdict(held_out) if len(sources) < len(SPLITS) else None
     facts = {"format": FORMAT, "shas": shas, "tables": tables, "held_out": held, "source": source}
     settings = facts | asdict(recipe)

@@ -125,6 +125,17 @@ def test_a_compiler_whose_messages_are_no_utf8(tmp_path, monkeypatch):
         assert native.library("twice") is None
 
 
+def test_what_a_broken_compiler_writes_is_not_kept(tmp_path, monkeypatch):
+    compiler = tmp_path / "compiler"
+    compiler.write_text('#!/bin/sh\nwhile [ $# -gt 0 ]; do test "$1" = -o && echo junk > "$2"; shift; done\n')
+    compiler.chmod(0o755)
+    monkeypatch.setattr(switch, "cpp_compiler", lambda: str(compiler))
+    (tmp_path / "twice.cpp").write_text(_SOURCE)
+    with pytest.warns(RuntimeWarning, match=r"'twice' could not be built.*twice-.*\.so"):
+        assert native.library("twice") is None
+    assert not list((tmp_path / "cache" / "hyperbolic").iterdir())
+
+
 @needs_compiler
 def test_several_that_cannot_be_built_are_one_warning(tmp_path, recwarn):
     for name in ("broken", "bad"):

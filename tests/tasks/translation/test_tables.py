@@ -114,6 +114,9 @@ def test_a_column_split_says_which_rows_are_of_which_split(tmp_path, capsys):
     json = '{"en": "a", "de": "b", "split": "train"}\n{"en": "c", "de": "d", "split": "dev"}\n'
     (tmp_path / "a.jsonl").write_text(json, encoding="utf-8")
     assert [*found(tmp_path / "a.jsonl")] == ["train", "dev"]
+    (tmp_path / "a.jsonl").write_text(json + '{"en": "e", "de": "f", "split": 0}\n', encoding="utf-8")
+    with pytest.raises(UserError, match=r"a\.jsonl, line 3: '0' is no split"):
+        found(tmp_path / "a.jsonl")
     for lines, said in (
         (["en,de,split", "a,b,dev"], r"a\.csv: nothing that can be used has the split train"),
         (["en,de,split", "a,b,train", "c,d,tets"], r"a\.csv, line 3: 'tets' is no split; write train, dev or test"),
