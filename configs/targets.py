@@ -50,8 +50,9 @@ def _named_in(folder: Path) -> Iterator[tuple[str, str]]:
         text = file.read_text(encoding="utf-8")
         package = _PACKAGE.search(text)
         with contextlib.suppress(yaml.YAMLError, RecursionError):
-            named = _named(yaml.safe_load(text), package[1] if package else file.parent.name)
-            yield from ((key, target) for key, target in named if isinstance(target, str))
+            node = yaml.safe_load(text)
+            for place in (file.parent.name, *([package[1]] if package else [])):  # as logger, and logger.csv
+                yield from ((key, target) for key, target in _named(node, place) if isinstance(target, str))
 
 
 def check_targets(node: Any, place: str = "") -> None:
