@@ -28,7 +28,6 @@ import torch  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 from torch._subclasses import FakeTensorMode  # noqa: E402
 from torch.func import functional_call  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from hyperbolic.geometry import FAMILIES, GEOMETRIES, Geometry, make_geometry  # noqa: E402
 from hyperbolic.kernels.neighbours import with_themselves  # noqa: E402
@@ -271,19 +270,6 @@ def _twice(s: Subject) -> None:
     assert torch.autograd.gradgradcheck(of_those, tuple(leaves[i] for i in free), fast_mode=True, atol=1e-4, rtol=1e-3)
 
 
-class _Mode(TorchDispatchMode):
-    """Sees every operation, as FlopCounterMode, and changes none."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return func(*args, **(kwargs or {}))
-
-
-def _under_a_mode(s: Subject) -> None:
-    with _Mode():
-        actual = s.gradients(_First(s))
-    torch.testing.assert_close(actual, s.gradients(_First(s)))
-
-
 def _on_meta(s: Subject) -> None:
     expected = s.call(s.parameters, *s.inputs)
     layer = pickle.loads(pickle.dumps(s.layer)) if not isinstance(s.layer, _Formula) else s.layer
@@ -335,7 +321,6 @@ CHECKS: dict[str, Callable[[Subject], None]] = {
     "jvp": _jvp,
     "per-sample": _per_sample,
     "twice": _twice,
-    "mode": _under_a_mode,
     "meta": _on_meta,
     "fake": _fake,
     "autocast": _autocast,

@@ -81,10 +81,10 @@ def composability(path: Path) -> str:
         lines.append(f"| {geometry} | {' | '.join(cells)} |")
     closing = (
         "compile: `torch.compile(fullgraph=True)` of both passes, by Inductor; fullgraph: the same graphs, run as they "
-        'are (`backend="aot_eager"`); export: with a dynamic batch; twice: a second derivative; mode: gradients where '
-        "a dispatch mode of PyTorch sees every operation; trace: `torch.jit.trace`. All but autocast in float64. "
-        "Euclidean attention is PyTorch's own one, which on a CPU has no forward-mode and no second derivative; with "
-        "more than 64 keys Lorentz attention uses it too, and has no second derivative then."
+        'are (`backend="aot_eager"`); export: with a dynamic batch; twice: a second derivative; trace: '
+        "`torch.jit.trace`. All but autocast in float64. Euclidean attention is PyTorch's own one, which on a CPU has "
+        "no forward-mode and no second derivative; with more than 64 keys Lorentz attention uses it too, and has "
+        "no second derivative then."
     )
     return "\n".join([*lines, "", closing])
 

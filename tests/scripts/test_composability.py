@@ -4,10 +4,11 @@ import json
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from hyperbolic.geometry import FAMILIES, GEOMETRIES
 from scripts import composability, readme
-from scripts.composability import CHECKS, RECORD, Subject, problem, tried
+from scripts.composability import CHECKS, RECORD, Subject, _First, problem, tried
 
 SLOW = ["fullgraph", "export"]  # which take minutes; "compile" takes an hour
 QUICK = ["eager", "vmap", "jvp", "per-sample", "twice", "meta", "fake", "autocast", "pickle", "trace"]
@@ -31,6 +32,24 @@ def test_the_record_is_of_these_layers(geometry, checks, native_kernels):
     assert tried(geometry, set(), checks) == {
         layer: {check: problems[check] for check in checks} for layer, problems in record[geometry].items()
     }
+
+
+class Mode(TorchDispatchMode):
+    """Sees every operation, as PyTorch's FlopCounterMode, and changes none."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_gradients_where_a_mode_sees_every_operation(geometry, native_kernels, monkeypatch):
+    def check(subject: Subject) -> None:
+        expected = subject.gradients(_First(subject))
+        with Mode():
+            torch.testing.assert_close(subject.gradients(_First(subject)), expected)
+
+    monkeypatch.setitem(CHECKS, "mode", check)
+    assert not any(problems["mode"] for problems in tried(geometry, set(), ["mode"]).values())
 
 
 def test_the_record_has_every_layer():
