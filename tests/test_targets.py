@@ -1,0 +1,50 @@
+"""The gate of classes: which a configuration may name, and where; a task takes its own data and model."""
+
+import copy
+import functools
+
+import pytest
+from hydra.utils import get_object
+
+from configs.build import build
+from configs.errors import ConfigError
+from configs.targets import check_targets, targets
+from tasks.errors import UserError
+from tests.cli import QUIET, call, places
+from tests.configurations import TOYS, checked
+
+
+def test_a_class_of_the_command_line_passes_the_same_gate(tmp_path):
+    result = call("task=prefix_toy", "+geometry.options.Linear.x={_target_: os.getcwd}", *QUIET, *places(tmp_path))
+    assert result.code == 1
+    assert "geometry.options.Linear.x._target_='os.getcwd' is refused" in result.err
+
+
+def test_the_table_of_classes_is_what_the_files_name():
+    assert "tasks.prefix.task.PrefixTask" in targets()
+    assert "hyperbolic.geometry.make_geometry" in targets()
+    assert all(name.split(".")[0] in ("tasks", "hyperbolic", "pytorch_lightning") for name in targets()), sorted(targets())
+
+
+@pytest.mark.parametrize("key", ["geometry", "encoder", "task.data", "task.model", "task.module"])
+def test_a_class_stands_only_where_the_files_have_it(key):
+    for target, places_of_it in targets().items():
+        node = functools.reduce(lambda value, part: {part: value}, reversed(key.split(".")), {"_target_": target})
+        if key.rpartition(".")[2] in places_of_it:
+            check_targets(node)
+            continue
+        with pytest.raises(ConfigError, match=rf"{key}\._target_={target} is refused: the files in configs/ have it as"):
+            check_targets(node)
+
+
+@pytest.mark.parametrize("toy", TOYS)
+def test_a_task_takes_its_own_data_and_model(toy):
+    values = checked(f"task={toy}")
+    _, data = build(values)
+    for other in (each for each in TOYS if each != toy):
+        module = copy.deepcopy(values) | {"task": values["task"] | {"module": checked(f"task={other}")["task"]["module"]}}
+        kind = get_object(module["task"]["module"]["_target_"])
+        if isinstance(data, kind.learns_from):  # as of two toys of one task
+            continue
+        with pytest.raises(UserError, match=r"is for \w+.*, and task\.(model|data) is of the class \w+\. Take those of one"):
+            build(module)
