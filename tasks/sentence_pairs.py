@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from hyperbolic.geometry import ChangeGeometry, Geometry, Options
-from hyperbolic.kernels.nonlinearity import NONLINEARITIES
 from hyperbolic.manifolds import Manifold
+from hyperbolic.nonlinearity import NONLINEARITIES
 from tasks.base import NamedPoints, Points
 from tasks.classification import ClassificationTask
 from tasks.errors import UserError, one_of, positive, rate, states_size, whole

@@ -39,6 +39,10 @@ class BallSum(Operator):
     fuses = False
 
     @staticmethod
+    def fits(x: Tensor, gap: Tensor, last: Tensor | None) -> bool:
+        return x.dim() == 3 and all(t is None or t.shape == (len(x), 1, x.shape[2]) for t in (gap, last))
+
+    @staticmethod
     def forward(ctx: Context, x: Tensor, gap: Tensor, last: Tensor | None) -> Tensor:
         steps, size, rows = x.shape
         least = constants(x).least_gap

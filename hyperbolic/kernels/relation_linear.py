@@ -79,7 +79,7 @@ class RelationLinear(Operator):
 
     @staticmethod
     def fits(x: Tensor, weight: Tensor, r: Tensor) -> bool:
-        return not gathers(r, weight)
+        return weight.dim() == 3 and x.dim() == 2 and r.shape == x.shape[:1] and not gathers(r, weight)
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, weight: Tensor, r: Tensor) -> Tensor:

@@ -12,13 +12,13 @@ import torch
 from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
-from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import check_mask, check_rows, check_sequence, check_weights, name_of, takes_points
 from hyperbolic.layers.keys import KEYS, TangentLinear
 from hyperbolic.layers.points import PointLayer
 from hyperbolic.layers.positions import check_positions
 from hyperbolic.manifolds import Manifold
+from hyperbolic.nonlinearity import NONLINEARITIES, checked
 
 SCORES = ("distance", "squared")
 _SOFTPLUS_ONE = math.log(math.e - 1)  # softplus of this is 1

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.layers import aggregation, attention, feedforward, ordered_sum, positions
 from hyperbolic.layers.attention import Centroid, DistanceAttention
@@ -31,6 +30,7 @@ from hyperbolic.layers.initial import glorot, uniform_table
 from hyperbolic.layers.multihead import MultiHead
 from hyperbolic.layers.sequence import Recurrence
 from hyperbolic.manifolds import Euclidean, Manifold
+from hyperbolic.nonlinearity import NONLINEARITIES, checked
 
 
 class Linear(nn.Module):

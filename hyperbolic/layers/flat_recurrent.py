@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from hyperbolic.kernels.nonlinearity import NONLINEARITIES
+from hyperbolic.nonlinearity import NONLINEARITIES
 
 Step = Callable[[Tensor, Tensor, Tensor | float], Tensor]
 

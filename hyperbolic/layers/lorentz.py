@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from hyperbolic.kernels.gyro_sum import mobius_sum
 from hyperbolic.kernels.lorentz_rows import lift, normalised_mean
 from hyperbolic.kernels.neighbours import Neighbours
-from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.layers import aggregation, feedforward, ordered_sum, positions
 from hyperbolic.layers.attention import Centroid
@@ -38,6 +37,7 @@ from hyperbolic.layers.tangent import GRU, RNN, GRUCell, RNNCell
 from hyperbolic.manifolds import Lorentz
 from hyperbolic.manifolds.charts import lorentz_to_poincare, poincare_to_lorentz
 from hyperbolic.manifolds.lorentz import lorentz_distance2
+from hyperbolic.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.numerics import wide
 
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from hyperbolic.kernels.lorentz_rows import normalised_linear, set_time
-from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.layers.constants import ConstantLayer
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import name_of, takes_points
 from hyperbolic.manifolds import Lorentz
+from hyperbolic.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.numerics import SHEET_RADIUS, limit
 
 

@@ -10,12 +10,12 @@ from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
 from hyperbolic.kernels.mobius_linear import mobius_affine
-from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import check_features, describe, takes_points
 from hyperbolic.layers.initial import glorot
 from hyperbolic.layers.points import PointLayer
 from hyperbolic.manifolds import PoincareBall
+from hyperbolic.nonlinearity import NONLINEARITIES, checked
 
 
 def ball_parameter(manifold: PoincareBall, *size: int, std: float = 0.0) -> ManifoldParameter:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.kernels.nonlinearity import checked
 from hyperbolic.kernels.recurrent import mobius_cell, mobius_gru, mobius_rnn
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import name_of, takes_points
@@ -18,6 +17,7 @@ from hyperbolic.layers.mobius_linear import Activation, Concat, ball_parameter
 from hyperbolic.layers.points import PointLayer
 from hyperbolic.layers.sequence import Recurrence
 from hyperbolic.manifolds import PoincareBall
+from hyperbolic.nonlinearity import checked
 
 
 class _Cell(PointLayer):

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.kernels.nonlinearity import checked
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import check_range, name_of
 from hyperbolic.layers.initial import glorot
 from hyperbolic.manifolds import Manifold
+from hyperbolic.nonlinearity import checked
 from hyperbolic.switch import is_followed
 from hyperbolic.typing import Context, Function
 

@@ -29,6 +29,12 @@ def lorentz_distance2(x: Tensor, y: Tensor) -> Tensor:
     return (difference[..., 1:].sum(-1) - difference[..., 0]).clamp_min(0)
 
 
+def distance(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
+    """``2 arsinh(sqrt(q)) / sqrt(c)`` with the q of :func:`sheet.half_sinh_square`, shape (..., 1) in float64."""
+    q = sheet.half_sinh_square(x[..., 1:], y[..., 1:], c)
+    return 2 * safe_sqrt(q) * asinhc(q) * c.rsqrt()
+
+
 class Lorentz(HyperbolicManifold):
     """Hyperboloid of curvature ``-c``: points ``x = (t, s)`` in R^(d+1) with ``-t^2 + |s|^2 = -1/c``.
 
@@ -89,8 +95,7 @@ class Lorentz(HyperbolicManifold):
         return 4 * q * asinhc(q).square() / self.c
 
     def _dist(self, x: Tensor, y: Tensor) -> Tensor:
-        q = sheet.half_sinh_square(x[..., 1:], y[..., 1:], self.c)
-        return 2 * safe_sqrt(q) * asinhc(q) * self.c.rsqrt()
+        return distance(x, y, self.c)
 
     def _dist0(self, x: Tensor) -> Tensor:
         square = sqnorm(x[..., 1:])

@@ -103,6 +103,12 @@ def distance_square(x: Tensor, y: Tensor, c: float | Tensor) -> Tensor:
     return result
 
 
+def distance(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
+    """``2 arsinh(sqrt(c t)) / sqrt(c)`` with the t of :func:`distance_square`, shape (..., 1) in float64."""
+    t = distance_square(x, y, c)
+    return 2 * safe_sqrt(t) * asinhc(c * t)
+
+
 def gyration(x: Tensor, y: Tensor, v: Tensor, c: Tensor) -> Tensor:
     """``gyr[y, -x] v``, the rotation that parallel transport from x to y applies; float64, free of cancellation."""
     return sheet.gyrate(wide(x), wide(y) - wide(x), ball_gap(x, c), ball_gap(y, c), wide(v), c)
@@ -140,8 +146,7 @@ class PoincareBall(HyperbolicManifold):
         return 4 * t * asinhc(self.c * t).square()
 
     def _dist(self, x: Tensor, y: Tensor) -> Tensor:
-        t = distance_square(x, y, self.c)
-        return 2 * safe_sqrt(t) * asinhc(self.c * t)
+        return distance(x, y, self.c)
 
     def _dist0(self, x: Tensor) -> Tensor:
         return 2 * safe_sqrt(sqnorm(x)) * artanhc(ball_gap(x, self.c))

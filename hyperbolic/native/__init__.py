@@ -240,7 +240,7 @@ def compile_source(name: str) -> Path:
         try:
             _run([*command, *_PARALLEL, *_threads()])
         except subprocess.CalledProcessError as error:
-            if not re.search(r"openmp|gomp|omp\.h", error.stderr or "", re.IGNORECASE):  # broken, or killed
+            if not re.search(r"openmp|gomp|omp\.h|-lomp", error.stderr or "", re.IGNORECASE):  # broken, or killed
                 raise
             _run(command)  # without OpenMP, as Apple's: one thread
         ctypes.CDLL(str(built))  # what a broken compiler writes is not kept

@@ -5,7 +5,7 @@ from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
 from hyperbolic.geometry import Geometry
-from hyperbolic.kernels.distance_softmax import cosh_products, distance_softmax, softmax_of_distances
+from hyperbolic.kernels.distance_softmax import cosh_products, distance_softmax
 from hyperbolic.layers.initial import norm_of_bound
 from hyperbolic.manifolds import Euclidean, HyperbolicManifold, Lorentz, Manifold
 from hyperbolic.manifolds.charts import convert
@@ -129,3 +129,12 @@ class NodeEmbeddings(nn.Module):
         if not self.manifold.is_curved:
             return points
         return convert(points, self.manifold, self.manifold.twin(Lorentz))[..., 1:]
+
+
+def softmax_of_distances(
+    near: Tensor, others: Tensor, excluded: tuple[Tensor, Tensor], temperature: float
+) -> Tensor:
+    """The loss of :func:`hyperbolic.kernels.distance_softmax.distance_softmax` from the distances ``d(x_i, y_i)`` (B,)
+    and ``d(x_i, z_j)`` (B, P) of any space."""
+    score = (-others / temperature).index_put(excluded, others.new_full((), -torch.inf))
+    return (torch.cat([-near.unsqueeze(1) / temperature, score], 1).logsumexp(1) + near / temperature).mean()

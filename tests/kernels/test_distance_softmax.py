@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from hyperbolic.kernels import row_sums
-from hyperbolic.kernels.distance_softmax import cosh_products, distance_softmax, passes, softmax_of_distances
+from hyperbolic.kernels.distance_softmax import cosh_products, distance_softmax, passes
 from hyperbolic.manifolds import Lorentz, sheet
 from hyperbolic.numerics import asinhc, safe_sqrt
+from tasks.poincare_embeddings.model import softmax_of_distances
 from tests.tolerances import tolerance
 
 pytestmark = pytest.mark.usefixtures("each_path")

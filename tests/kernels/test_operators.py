@@ -5,6 +5,7 @@ The arguments are those of the modules ``samples_*`` beside this one.
 
 import importlib
 import pkgutil
+import re
 from pathlib import Path
 
 import pytest
@@ -143,24 +144,78 @@ def test_passes_are_the_plain_formula_in_both_dtypes(name, native_kernels):
                 torch.testing.assert_close(actual, expected, rtol=close, atol=close)
 
 
+def changed(a: Tensor) -> list[Tensor]:
+    """Tensors of other sizes, axes and dtypes."""
+    others = [a.unsqueeze(0), a.unsqueeze(-1)]
+    for axis, n in enumerate(a.shape):
+        others += [a.narrow(axis, 0, max(n - 1, 0)), a.narrow(axis, 0, 0)]
+        others += [torch.cat([a, a.narrow(axis, 0, 1)], axis), a.select(axis, 0)] if n else []
+    dtypes = (torch.float64, torch.float32, torch.float16, torch.int64, torch.int32, torch.bool)
+    return others + [a.to(dtype) for dtype in dtypes if dtype is not a.dtype]
+
+
 @EVERY
-def test_sizes_that_do_not_fit_never_reach_cpp(name, native_kernels):
-    """An argument that is cut on one axis is refused, or taken as the plain formula takes it."""
+@pytest.mark.filterwarnings("ignore:The use of `x.T` on tensors:UserWarning")  # PyTorch, of what has other axes
+def test_arguments_that_do_not_fit_are_those_of_the_plain_formula(name, native_kernels):
+    """Of other sizes, axes and dtypes: the result is its own, or what is wrong is said, and not by the C++ layer."""
     for arguments in samples(name):
         for dtype in (torch.float64, torch.float32):
-            whole = [
-                a.detach().to(dtype) if isinstance(a, Tensor) and a.dim() and a.is_floating_point() else a
-                for a in flat(arguments)
-            ]
+            whole = [_bare(a) for a in flat(arguments)]
+            whole = [a.to(dtype) if isinstance(a, Tensor) and a.dim() and a.is_floating_point() else a for a in whole]
             for i, a in enumerate(whole):
-                for axis in range(a.dim() if isinstance(a, Tensor) else 0):
-                    cut = [*whole[:i], a.narrow(axis, 0, max(a.shape[axis] - 1, 0)), *whole[i + 1 :]]
-                    try:
-                        results = outputs(OPERATORS[name].run(*cut))
-                    except (RuntimeError, ValueError, IndexError):
-                        continue
-                    for actual, right in zip(results, outputs(OPERATORS[name].plain(*cut)), strict=True):
-                        torch.testing.assert_close(actual, right, rtol=2e-4, atol=2e-4, equal_nan=True)
+                for other in changed(a) if isinstance(a, Tensor) and a.dim() else ():
+                    _agrees(name, [*whole[:i], other, *whole[i + 1 :]])
+
+
+def _agrees(name: str, arguments: list) -> None:
+    actual, message = attempt(OPERATORS[name].run, arguments)
+    expected, said_by_plain = attempt(OPERATORS[name].plain, arguments)
+    assert message == said_by_plain or not re.search(r"\.cpp|unpack|has no attribute", message)
+    assert actual is None or expected is not None, said_by_plain
+    if actual is not None:
+        torch.testing.assert_close(actual, expected, rtol=2e-4, atol=2e-4, equal_nan=True)
+
+
+def attempt(call, arguments: list) -> tuple[list[Tensor] | None, str]:
+    """The results, or None and what is wrong."""
+    try:
+        return outputs(call(*arguments)), ""
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        return None, str(error)
+
+
+@pytest.mark.parametrize("name", ["streamed_bce", "streamed_cross_entropy", "distance_softmax"])
+def test_losses_are_compiled_once_for_all_batches(name, native_kernels):
+    torch._dynamo.reset()
+    arguments, n = samples(name)[0], 0
+    rows = [i for i in ((0, 2) if name == "distance_softmax" else (0, 4, 5)) if arguments[i] is not None]
+
+    def call(*some: Tensor) -> Tensor:
+        values, given = list(arguments), iter(some)
+        for i in rows:
+            values[i] = next(given)
+        return OPERATORS[name].run(*values)
+
+    def count(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> torch.fx.GraphModule:
+        nonlocal n
+        n += 1
+        return graph
+
+    compiled = torch.compile(call, fullgraph=True, backend=count)
+    for times in (1, 2, 3, 4):
+        some = [_bare(arguments[i]).repeat(times, *[1] * (arguments[i].dim() - 1)) for i in rows]
+        torch.testing.assert_close(compiled(*some), call(*some))
+    assert n <= 2
+
+
+def test_weights_of_rows_have_no_gradient(native_kernels):
+    """Of the operator itself, as of the public function."""
+    *arguments, weights, groups = next(a for a in samples("streamed_bce") if a[5] is not None)
+    weights = weights.detach().requires_grad_()
+    for kernels in ("fast", "plain"):
+        switch.use_kernels(kernels)
+        torch.ops.hyperbolic.streamed_bce(*arguments, weights, groups).backward()
+        assert weights.grad is None or not weights.grad.any()
 
 
 @EVERY

@@ -5,10 +5,10 @@ import copy
 import pytest
 import torch
 
-from hyperbolic.kernels.nonlinearity import NONLINEARITIES
 from hyperbolic.kernels.recurrent import mobius_gru, mobius_rnn
 from hyperbolic.layers import mobius
 from hyperbolic.manifolds import PoincareBall
+from hyperbolic.nonlinearity import NONLINEARITIES
 from tests.kernels import plain
 from tests.tolerances import tolerance
 
@@ -305,3 +305,16 @@ def test_long_sequences_do_not_drift(kind, dtype, room):
         x = inputs(layer.manifold, 1, 20, 100, 3, dtype=dtype)
         states, expected = layer(x)[0], step_by_step(layer, x, None)
     assert layer.manifold.dist(states, expected).max() <= room
+
+
+@KINDS
+def test_what_does_not_fit_is_said(kind):
+    gates = LAYERS[kind].gates
+    x, weight, recurrent = torch.zeros(1, 2, 3, 4), torch.zeros(1, gates, 5, 4), torch.zeros(1, gates, 5, 5)
+    bias, c = torch.zeros(1, gates, 5), torch.tensor(1.0, dtype=F64)
+    for wrong in (x[0], x[..., 1:]):
+        with pytest.raises(ValueError, match=rf"mobius_{kind} takes x \(S, B, T, D\).*got .*, none, \(1, {gates}, 5, 4\)"):
+            KERNELS[kind](wrong, None, weight, recurrent, bias, c)
+    with pytest.raises(ValueError, match="unknown nonlinearity 'gelu'; available: identity"):
+        KERNELS[kind](x, None, weight, recurrent, bias, c, "gelu")
+    assert KERNELS[kind](x[:, :, :0], None, weight, recurrent, bias, c).shape == (1, 2, 0, 5)

@@ -166,17 +166,17 @@ def _changed(place, change):
 
 
 @pytest.mark.parametrize(
-    ("place", "change", "error"),
+    ("place", "change", "message"),
     [
-        (0, lambda x: x[..., :2], "mat2|size|shapes"),
+        (0, lambda x: x[..., :2], "mobius_gru takes x"),
         (0, lambda x: x.float(), "dtype|scalar type"),
-        (2, lambda w: w[..., :4], "size|shape|inconsistent"),
-        (3, lambda b: b[..., :4], "size|shape"),
+        (2, lambda w: w[..., :4], "mobius_gru takes x"),
+        (3, lambda b: b[..., :4], "mobius_gru takes x"),
     ],
 )
-def test_arguments_that_do_not_fit_are_refused_by_pytorch(place, change, error):
+def test_arguments_that_do_not_fit_are_refused(place, change, message):
     (x, *rest), lengths = _changed(place, change)
-    with pytest.raises(RuntimeError, match=error):
+    with pytest.raises((RuntimeError, ValueError), match=message):
         mobius_gru(x, lengths, *rest)
 
 

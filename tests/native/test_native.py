@@ -145,7 +145,10 @@ def test_several_that_cannot_be_built_are_one_warning(tmp_path, recwarn):
 
 
 @needs_compiler
-@pytest.mark.parametrize("message", ["g++: fatal error: Killed signal terminated program cc1plus", "-fopenmp: unknown"])
+@pytest.mark.parametrize(
+    "message",
+    ["g++: fatal error: Killed signal terminated program cc1plus", "-fopenmp: unknown", "ld: cannot find -lomp: No such"],
+)
 def test_only_a_compiler_without_openmp_is_asked_again(tmp_path, monkeypatch, message):
     """Of one that was killed, a library without threads would stay in the cache."""
     (tmp_path / "twice.cpp").write_text(_SOURCE)

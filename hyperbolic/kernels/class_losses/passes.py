@@ -12,7 +12,7 @@ from torch import Tensor
 from hyperbolic import native
 from hyperbolic.kernels.class_losses import plain
 from hyperbolic.kernels.scratch import aligned, set_product
-from hyperbolic.native import Argument, Strided, shaped
+from hyperbolic.native import Argument, Strided
 from hyperbolic.operator import Operator, operator
 from hyperbolic.typing import Context
 
@@ -38,8 +38,7 @@ class Classes(NamedTuple):
     def arguments(self, z: Tensor, total: Tensor) -> tuple[Argument, ...]:
         """Of a C++ pass: z (R, C) becomes the derivative of the loss by it, total, a float64 scalar, grows by the loss,
         and the gradients of scale and bias by theirs."""
-        vectors = (self.scale, self.bias, self.grad_scale, self.grad_bias)
-        return Strided(z), *z.shape, z.stride(0), *(shaped(t, z.shape[1:]) for t in vectors), total
+        return Strided(z), *z.shape, z.stride(0), self.scale, self.bias, self.grad_scale, self.grad_bias, total
 
 
 def _forward(
@@ -123,7 +122,8 @@ class BinaryCrossEntropy(_Streamed):
             and (targets.dtype is torch.long or targets.shape[1] == w.shape[0])
             and (row_weights is None or (row_weights.dim() == 2 and row_weights.shape[0] == x.shape[0]))
             and (row_weights is None or groups is not None or row_weights.shape[1] > 0)
-            and (groups is None or (row_weights is not None and groups.shape == w.shape[:1]))
+            and (groups is None or row_weights is not None)
+            and (groups is None or (groups.shape == w.shape[:1] and groups.dtype is torch.long))
         )
 
     @staticmethod
@@ -148,7 +148,7 @@ class BinaryCrossEntropy(_Streamed):
                 dense = (Strided(y), y.stride(0))
             weights = None if row_weights is None else row_weights[rows].to(z.dtype).contiguous()
             places = None if groups is None else groups[part.columns].contiguous()
-            weighted = (weights, 0 if weights is None else weights.shape[1], shaped(places, z.shape[1:]))
+            weighted = (weights, 0 if weights is None else weights.shape[1], places)
             LIBRARY.run("bce", *part.arguments(z, total), *dense, *lists, *weighted, factor)
 
         return (_forward(ctx, x, w, scale, bias, shape, on_tile) * factor).to(x.dtype)
@@ -165,7 +165,8 @@ class CrossEntropy(_Streamed):
     @staticmethod
     def fits(*arguments: Any) -> bool:
         x, *_, y, counted, _ = arguments
-        return y.shape == counted.shape == x.shape[:1] and native.takes_index(y) and _Streamed.fits(*arguments)
+        dtypes_fit = y.dtype is torch.long and counted.dtype is torch.bool
+        return dtypes_fit and y.shape == counted.shape == x.shape[:1] and _Streamed.fits(*arguments)
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, w: Tensor, *others: Any) -> Tensor:
@@ -177,7 +178,6 @@ class CrossEntropy(_Streamed):
 
         def on_tile(z: Tensor, total: Tensor, rows: slice, part: Classes) -> None:
             numbers = target[rows].contiguous(), weights[rows].contiguous()
-            of_rows = (shaped(t, z.shape[:1]) for t in numbers)
-            LIBRARY.run("cross_entropy", *part.arguments(z, total), *of_rows, smoothing)
+            LIBRARY.run("cross_entropy", *part.arguments(z, total), *numbers, smoothing)
 
         return _forward(ctx, x, w, scale, bias, shape, on_tile).to(x.dtype)

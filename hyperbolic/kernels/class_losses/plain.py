@@ -20,15 +20,17 @@ def bce(
 
     def of_rows(rows: slice, x: Tensor) -> Tensor:
         logits = class_logits(x, w, scale, bias)
-        y = dense_targets(targets[rows], len(w)) if targets.dtype is torch.long else targets[rows]
+        y = targets.detach()[rows]
+        if y.dtype is torch.long:
+            y = dense_targets(y, len(w))
         if y.dtype is torch.bool:  # BCE(l, 1) = BCE(-l, 0), in which nothing cancels
             each = -logsigmoid(torch.where(y, logits, -logits))
         else:
             y = y.to(logits.dtype)
             each = (y - 1) * logsigmoid(-logits) - y * logsigmoid(logits)
         if row_weights is None:
-            return each.sum(dtype=torch.float64) / max(len(targets) * len(w), 1)
-        weights = row_weights[rows].to(each.dtype)
+            return each.sum(dtype=torch.float64) / max(targets.shape[0] * w.shape[0], 1)
+        weights = row_weights.detach()[rows].to(each.dtype)
         return (each * (weights[:, :1] if groups is None else weights[:, groups])).sum(dtype=torch.float64)
 
     return sum_over_rows(of_rows, (x,), len(w)).to(x.dtype)

@@ -44,12 +44,6 @@ def distance_softmax(x: Tensor, y: Tensor, z: Tensor, c: Tensor, excluded: Pairs
     return loss
 
 
-def softmax_of_distances(near: Tensor, others: Tensor, excluded: Pairs, temperature: float) -> Tensor:
-    """The loss from the distances ``d(x_i, y_i)`` (B,) and ``d(x_i, z_j)`` (B, P) of any space."""
-    score = (-others / temperature).index_put(excluded, others.new_full((), -torch.inf))
-    return (torch.cat([-near.unsqueeze(1) / temperature, score], 1).logsumexp(1) + near / temperature).mean()
-
-
 def cosh_products(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
     """``cosh(sqrt(c) d) = c (t_x t_y - <x, y>)`` of all pairs, which sorts them by distance.
 
@@ -68,4 +62,4 @@ def _factors(x: Tensor, z: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     return left, torch.cat([z, rise_z, torch.ones_like(rise_z)], -1)
 
 
-__all__ = ["cosh_products", "distance_softmax", "softmax_of_distances"]
+__all__ = ["cosh_products", "distance_softmax"]

@@ -28,7 +28,7 @@ def loss(left: Tensor, right: Tensor, h: Tensor, rows: Tensor, columns: Tensor, 
         others = others.index_put((i, j), others.new_full((), -torch.inf))
         return (torch.cat([near.unsqueeze(1), others], 1).logsumexp(1) - near).sum()
 
-    return sum_over_rows(of_rows, (left, h), len(right)) / left.shape[0]
+    return sum_over_rows(of_rows, (left, h), right.shape[0]) / left.shape[0]
 
 
 def _arsinh_root(h: Tensor, least: float) -> Tensor:

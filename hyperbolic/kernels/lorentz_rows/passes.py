@@ -38,7 +38,8 @@ class Linear(Operator):
     def fits(x: Tensor, weight: Tensor, *others: Any) -> bool:
         bias, raw, added, *_, heads = others
         some = x.numel() > 0 and weight.numel() > 0 and len(weight) % heads == 0
-        return some and (raw is None or raw.shape == x.shape) and LIBRARY.readable(x, weight, bias, raw, added)
+        fit = (raw is None or raw.shape == x.shape) and (added is None or added.shape[:-1] == x.shape[:-1])
+        return some and fit and LIBRARY.readable(x, weight, bias, raw, added)
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, weight: Tensor, *others: Any) -> Tensor:
@@ -138,7 +139,7 @@ class Mean(Operator):
 
     @staticmethod
     def fits(mean: Tensor, c: Tensor) -> bool:
-        return LIBRARY.readable(mean)
+        return mean.numel() > 0 and LIBRARY.readable(mean)
 
     @staticmethod
     def forward(ctx: Context, mean: Tensor, c: Tensor) -> Tensor:

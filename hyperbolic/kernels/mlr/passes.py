@@ -22,14 +22,14 @@ class LiftHyperplanes(Operator):
 
     @staticmethod
     def fits(p: Tensor, a: Tensor, c: Tensor) -> bool:
-        return a.dtype is torch.float32 and LIBRARY.readable(p, a)
+        return p.shape == a.shape and a.dim() == 2 and a.dtype is torch.float32 and LIBRARY.readable(p, a)
 
     @staticmethod
     def forward(ctx: Context, p: Tensor, a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         p, a, (n, d) = p.contiguous(), a.contiguous(), a.shape
         w, scale = a.new_empty(n, d + 1), a.new_empty(n)
         scalars = a.new_empty(3, n, 1, dtype=torch.float64).unbind()  # gap, shift and norm of each row
-        LIBRARY.run("lift_hyperplanes", native.shaped(p, (n, d)), a, w, scale, *scalars, n, d, float(c), _FLOOR)
+        LIBRARY.run("lift_hyperplanes", p, a, w, scale, *scalars, n, d, float(c), _FLOOR)
         ctx.save_for_backward(p, a, c, *scalars)
         return w, scale
 
@@ -54,13 +54,14 @@ class Logits(Operator):
 
     @staticmethod
     def fits(x: Tensor, w: Tensor, scale: Tensor) -> bool:
-        return len(w) > 0 and LIBRARY.readable(x, w, scale)
+        sizes_fit = x.dim() == w.dim() == 2 and x.shape[1] == w.shape[1] and scale.shape == w.shape[:1]
+        return sizes_fit and len(w) > 0 and LIBRARY.readable(x, w, scale)
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, w: Tensor, scale: Tensor) -> Tensor:
         x, w, scale = x.contiguous(), w.contiguous(), scale.contiguous()
         out = x @ w.T
-        LIBRARY.run("arsinh", out, *out.shape, native.shaped(scale, (len(w),)))
+        LIBRARY.run("arsinh", out, *out.shape, scale)
         ctx.save_for_backward(x, w, scale, out)
         return out
 

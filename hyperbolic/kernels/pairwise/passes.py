@@ -87,7 +87,8 @@ def _forward(model: Model, ctx: Context, x: Tensor, y: Tensor, c: Tensor, refine
 class _Pairwise(Operator):
     @staticmethod
     def fits(x: Tensor, y: Tensor, c: Tensor, refine: bool) -> bool:
-        return c.dim() == 0 and x.shape[-1] == y.shape[-1] > 0 and LIBRARY.readable(x, y)
+        sizes_fit = x.dim() > 1 < y.dim() and c.dim() == 0 and x.shape[-1] == y.shape[-1] > 0
+        return sizes_fit and LIBRARY.readable(x, y)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:

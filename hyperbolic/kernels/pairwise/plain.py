@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from hyperbolic import switch
-from hyperbolic.manifolds import sheet
-from hyperbolic.manifolds.poincare import distance_square
-from hyperbolic.numerics import asinhc, ball_gap, safe_sqrt, sqnorm, wide
+from hyperbolic.manifolds import lorentz, poincare
+from hyperbolic.numerics import ball_gap, sqnorm, wide
 
 # A pair is computed again where what is left of the terms of its product is a smaller part of them than this.
 CLOSE = {torch.float32: 1e-8, torch.float64: 1e-3}
@@ -34,12 +33,6 @@ def poincare_factors(x: Tensor, c: Tensor, left: bool) -> Tensor:
     return torch.cat([-2 * c * space, *terms] if left else [space, *terms[::-1]], -1)
 
 
-def poincare_distance(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
-    """Of each pair, (..., 1)."""
-    t = distance_square(x, y, c)
-    return 2 * safe_sqrt(t) * asinhc(c * t)
-
-
 def lorentz_factors(x: Tensor, c: Tensor, left: bool) -> Tensor:
     """``[-c/2 s, c/2 t, -1/2]`` on the left and ``[s, t, 1]`` on the right."""
     space = wide(x[..., 1:])
@@ -48,14 +41,8 @@ def lorentz_factors(x: Tensor, c: Tensor, left: bool) -> Tensor:
     return torch.cat([-c / 2 * space, c / 2 * time, -one / 2] if left else [space, time, one], -1)
 
 
-def lorentz_distance(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
-    """Of each pair, (..., 1)."""
-    q = sheet.half_sinh_square(x[..., 1:], y[..., 1:], c)
-    return 2 / c.sqrt() * safe_sqrt(q) * asinhc(q)
-
-
-POINCARE = Model("poincare", 2, poincare_factors, poincare_distance)
-LORENTZ = Model("lorentz", 1, lorentz_factors, lorentz_distance)
+POINCARE = Model("poincare", 2, poincare_factors, poincare.distance)
+LORENTZ = Model("lorentz", 1, lorentz_factors, lorentz.distance)
 
 
 def distances(model: Model, x: Tensor, y: Tensor, c: Tensor, refine: bool) -> Tensor:

@@ -6,10 +6,13 @@ independent cells of one size (S streams, or two directions) run side by side.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from hyperbolic.kernels.recurrent import passes, plain
+from hyperbolic.nonlinearity import checked
 
 
 def mobius_rnn(
@@ -27,8 +30,12 @@ def mobius_rnn(
             states to the logarithms of such points; nothing is learned from how far beyond they were, as in the program
             of Ganea et al., which clips every sum besides. 0: the dtype's margin, beyond which the gradient goes on.
     Returns: (S, B, T, H) states of S cells.
+
+    Raises:
+        ValueError: sizes that do not fit, or another nonlinearity.
     """
-    out: Tensor = passes.Rnn.run(x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(nonlinearity), margin)
+    arguments = x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(checked(nonlinearity)), margin
+    out: Tensor = passes.Rnn.run(*_fitting("mobius_rnn", *arguments))
     return _padded(out, lengths, x.shape[0])
 
 
@@ -42,10 +49,21 @@ def mobius_gru(
     ``h' = h (+) diag(z) (x) ((-h) (+) h~)``.
 
     Args: as of :func:`mobius_rnn`, with three gates: weight_ih (S, 3, H, D), weight_hh (S, 3, H, H), bias (S, 3, H).
-    Returns: (S, B, T, H) states of S cells.
+    Returns: (S, B, T, H) states of S cells. Raises ValueError as there.
     """
-    out: Tensor = passes.Gru.run(x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(nonlinearity))
+    arguments = x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(checked(nonlinearity))
+    out: Tensor = passes.Gru.run(*_fitting("mobius_gru", *arguments))
     return _padded(out, lengths, x.shape[0])
+
+
+def _fitting(name: str, *arguments: Any) -> tuple[Any, ...]:
+    if not plain.Arguments(*arguments).well_formed():
+        shapes = ", ".join("none" if t is None else str(tuple(t.shape)) for t in arguments[:5])
+        raise ValueError(
+            f"{name} takes x (S, B, T, D), lengths (S, B) or none, weight_ih (S, G, H, D), weight_hh (S, G, H, H) and "
+            f"bias (S, G, H), or weights and a bias of 2S cells; got {shapes}"
+        )
+    return arguments
 
 
 def _padded(out: Tensor, lengths: Tensor | None, streams: int) -> Tensor:

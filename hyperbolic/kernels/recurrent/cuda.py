@@ -32,13 +32,13 @@ def fits(*arguments: Any) -> bool:
     at = plain.Arguments(*arguments)
     tensors = [t for t in (at.x, at.weight_ih, at.weight_hh, at.bias, at.lengths, at.c) if t is not None]
     return (
-        at.weight_ih.shape[2] <= HIDDEN
+        at.compiles()
+        and at.weight_ih.shape[2] <= HIDDEN
         and at.margin == 0
         and at.x.numel() > 0
         and at.c.dtype is torch.float64
         and all(t.dtype is torch.float32 for t in tensors[:4])
         and all(t.device == at.x.device for t in tensors)
-        and at.well_formed()
         and switch.fast()
         and available(at.x.device.index)
     )

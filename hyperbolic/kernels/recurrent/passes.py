@@ -39,10 +39,9 @@ class _Sequence(Operator):
     @staticmethod
     def fits(*arguments: Any) -> bool:
         at = plain.Arguments(*arguments)
-        _, gates, hidden, d_in = at.weight_ih.shape
         return (
-            gates * hidden * (d_in + hidden) * at.x.element_size() <= _MAX_BYTES
-            and at.well_formed()
+            at.compiles()
+            and (at.weight_ih[:1].numel() + at.weight_hh[:1].numel()) * at.x.element_size() <= _MAX_BYTES
             and _LIBRARY.readable(at.x, at.weight_ih, at.weight_hh, at.bias)
         )
 

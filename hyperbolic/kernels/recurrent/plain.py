@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hyperbolic.kernels import gyro
-from hyperbolic.kernels.nonlinearity import NONLINEARITIES
+from hyperbolic.nonlinearity import NONLINEARITIES
 from hyperbolic.numerics import ball_gap, sqnorm
 
 PHI = tuple(NONLINEARITIES)  # operators take their numbers
@@ -44,17 +44,21 @@ class Arguments(NamedTuple):
     margin: float = 0.0  # of an RNN
 
     def well_formed(self) -> bool:
-        """Whether compiled passes may read these; PyTorch reports what is wrong with others in :func:`sequence`."""
+        """Whether the shapes are those of :func:`hyperbolic.kernels.recurrent.mobius_rnn`."""
+        if self.x.dim() != 4 or self.weight_ih.dim() != 4:
+            return False
         cells, gates, hidden, d_in = self.weight_ih.shape
         return (
             self.weight_hh.shape == (cells, gates, hidden, hidden)
             and self.bias.shape == (cells, gates, hidden)
-            and self.x.dim() == 4
             and self.x.shape[-1] == d_in
             and cells in (self.x.shape[0], 2 * self.x.shape[0])
             and (self.lengths is None or self.lengths.shape == self.x.shape[:2])
-            and self.nonlinearity < _COMPILED
         )
+
+    def compiles(self) -> bool:
+        """Whether compiled passes may read these; :func:`sequence` reports what is wrong with others."""
+        return self.well_formed() and 0 <= self.nonlinearity < _COMPILED
 
 
 def cell(x: Tensor, weight: Tensor, bias: Tensor, c: Tensor, phi: str, margin: float = 0.0) -> Cell:
@@ -138,6 +142,8 @@ def sequence(*arguments: Any) -> Tensor:
         new = _step(state, u[t], u_gap[t], at)
         state = new if lengths is None else _chosen(_inside(t, x, lengths, cells), new, state)
         points.append(_point(state, at))
+    if not steps:
+        return x.new_empty(cells, batch, 0, hidden)
     states = at.unit * torch.stack(points).permute(1, 3, 0, 2)
     if cells > streams:
         states = torch.cat([states[:streams], states[streams:].flip(2)])

@@ -30,7 +30,8 @@ def usable(tables: Tables, h: Tensor, r: Tensor, t: Tensor) -> bool:
 
 def _has_sizes(tables: Tables, h: Tensor, r: Tensor, t: Tensor) -> bool:
     """h and r (B,) with tails t (B, M), of a number whose products with gathered matrices are quickest."""
-    return t.dim() == 2 and t.numel() > 0 and h.shape == r.shape == t.shape[:1] and gathers(h, tables.matrix)
+    sizes_fit = t.dim() == 2 and t.numel() > 0 and h.shape == r.shape == t.shape[:1] and tables.fit()
+    return sizes_fit and gathers(h, tables.matrix)
 
 
 def _in_one_pass(tables: Tables, h: Tensor, r: Tensor, t: Tensor) -> bool:
@@ -76,10 +77,8 @@ class _Scores(Operator):
         ctx.times = (scale * radius, (OFFSET - 1) * radius, radius)
         y = table.new_empty(len(h), table.shape[1])
         q, row_numbers, out = torch.empty_like(y), y.new_empty(2, len(h), dtype=torch.float64), y.new_empty(t.shape)
-        relations, (entities, size) = len(matrix), table.shape
-        ctx.shapes = ((entities, size), (relations, size, size), (relations, size - 1), (entities, 1), (entities, 1))
-        others = (h, r, t, y, q, row_numbers, out)
-        LIBRARY.run("scores", *map(native.shaped, tables, ctx.shapes), *others, *t.shape, size, margin, *ctx.times)
+        ctx.shapes, size = [table.shape for table in tables], table.shape[1]
+        LIBRARY.run("scores", *tables, h, r, t, y, q, row_numbers, out, *t.shape, size, margin, *ctx.times)
         ctx.save_for_backward(table, matrix, h, r, t, y, q, row_numbers)
         return out
 

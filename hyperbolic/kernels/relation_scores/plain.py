@@ -19,6 +19,12 @@ class Tables(NamedTuple):
     head_bias: Tensor
     tail_bias: Tensor
 
+    def fit(self) -> bool:
+        """Whether the shapes are these."""
+        n, size, relations = len(self.table), self.table.shape[-1], len(self.matrix)
+        shapes = ((n, size), (relations, size, size), (relations, size - 1), (n, 1), (n, 1))
+        return all(table.shape == shape for table, shape in zip(self, shapes, strict=True))
+
 
 def scores(*arguments: Any) -> Tensor:
     """``margin + 2 <f_r(x_h), x_t>_L + b_h + b'_t``, of gathered matrices and rows. Args: the operator's."""

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from hyperbolic.kernels.nonlinearity import NONLINEARITIES, checked
+from hyperbolic.nonlinearity import NONLINEARITIES, checked
 
 
 def test_the_functions_are_what_their_names_say():
