@@ -17,7 +17,10 @@ LIBRARY_MAY_IMPORT = {"torch", "geoopt", "hyperbolic"}
 TRITON = re.compile(r"hyperbolic\.kernels\.(.*\.)?triton\w*")  # modules for GPUs, where torch brings Triton along
 
 # Rooms of hyperbolic/ from the inside out: a room may import itself and what stands before it.
-INWARD = ("typing", "switch", "fusion", "native", "operator", "rows", "numerics", "manifolds", "kernels", "layers", "geometry", "encoders")
+INWARD = (
+    "typing", "switch", "fusion", "native", "operator", "rows", "numerics", "nonlinearity", "manifolds", "kernels", "layers",
+    "geometry", "encoders",
+)  # fmt: skip
 # These two stand beside the order: they may import manifolds and what is inside of it, and no one inside imports them.
 BESIDE = {"optim": "kernels", "diagnostics": "manifolds"}
 

@@ -40,7 +40,8 @@ class BallSum(Operator):
 
     @staticmethod
     def fits(x: Tensor, gap: Tensor, last: Tensor | None) -> bool:
-        return x.dim() == 3 and all(t is None or t.shape == (len(x), 1, x.shape[2]) for t in (gap, last))
+        numbers = [t for t in (gap, last) if t is not None]
+        return x.dim() == 3 and all(t.shape == (len(x), 1, x.shape[2]) and t.dtype is x.dtype for t in numbers)
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, gap: Tensor, last: Tensor | None) -> Tensor:

@@ -79,7 +79,8 @@ class RelationLinear(Operator):
 
     @staticmethod
     def fits(x: Tensor, weight: Tensor, r: Tensor) -> bool:
-        return weight.dim() == 3 and x.dim() == 2 and r.shape == x.shape[:1] and not gathers(r, weight)
+        sizes_fit = weight.dim() == 3 and x.dim() == 2 and r.shape == x.shape[:1]
+        return sizes_fit and r.dtype in (torch.int64, torch.int32) and not gathers(r, weight)
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, weight: Tensor, r: Tensor) -> Tensor:

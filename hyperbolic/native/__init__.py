@@ -35,6 +35,7 @@ SOURCES = FOLDER.parent  # where sources lie, at any depth
 _FLAGS = ("-O3", "-march=native", "-std=c++17", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 _X86 = ("-mprefer-vector-width=512",) if platform.machine() in ("x86_64", "AMD64") else ()
 _PARALLEL = ("-fopenmp",)
+_NO_OPENMP = re.compile(r"openmp|gomp|omp\.h|-l\w*omp|'omp'", re.IGNORECASE)  # in what a compiler says
 _SUFFIX = {torch.float32: "_float", torch.float64: "_double"}  # of functions that there are of both dtypes
 _NO_COMPILER = "there is no C++ compiler (g++, clang++ or $CXX)"
 _loaded: dict[str, ctypes.CDLL | None] = {}
@@ -240,7 +241,7 @@ def compile_source(name: str) -> Path:
         try:
             _run([*command, *_PARALLEL, *_threads()])
         except subprocess.CalledProcessError as error:
-            if not re.search(r"openmp|gomp|omp\.h|-lomp", error.stderr or "", re.IGNORECASE):  # broken, or killed
+            if not _NO_OPENMP.search(error.stderr or ""):  # broken, or killed
                 raise
             _run(command)  # without OpenMP, as Apple's: one thread
         ctypes.CDLL(str(built))  # what a broken compiler writes is not kept

@@ -131,9 +131,7 @@ class NodeEmbeddings(nn.Module):
         return convert(points, self.manifold, self.manifold.twin(Lorentz))[..., 1:]
 
 
-def softmax_of_distances(
-    near: Tensor, others: Tensor, excluded: tuple[Tensor, Tensor], temperature: float
-) -> Tensor:
+def softmax_of_distances(near: Tensor, others: Tensor, excluded: tuple[Tensor, Tensor], temperature: float) -> Tensor:
     """The loss of :func:`hyperbolic.kernels.distance_softmax.distance_softmax` from the distances ``d(x_i, y_i)`` (B,)
     and ``d(x_i, z_j)`` (B, P) of any space."""
     score = (-others / temperature).index_put(excluded, others.new_full((), -torch.inf))

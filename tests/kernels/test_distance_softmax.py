@@ -7,7 +7,6 @@ from hyperbolic.kernels import row_sums
 from hyperbolic.kernels.distance_softmax import cosh_products, distance_softmax, passes
 from hyperbolic.manifolds import Lorentz, sheet
 from hyperbolic.numerics import asinhc, safe_sqrt
-from tasks.poincare_embeddings.model import softmax_of_distances
 from tests.tolerances import tolerance
 
 pytestmark = pytest.mark.usefixtures("each_path")
@@ -19,6 +18,11 @@ SOME = torch.tensor([4, 0, 4, 6]), torch.tensor([2, 0, 4, 1])
 def drawn(radius: float, b: int = 7, p: int = 5, d: int = 3) -> list[torch.Tensor]:
     draw = torch.Generator().manual_seed(0)
     return [torch.randn(n, d, dtype=F64, generator=draw) * radius for n in (b, b, p)]
+
+
+def softmax_of_distances(near, others, excluded, temperature):
+    score = (-others / temperature).index_put(excluded, others.new_full((), -torch.inf))
+    return (torch.cat([-near.unsqueeze(1) / temperature, score], 1).logsumexp(1) + near / temperature).mean()
 
 
 def of_single_pairs(x, y, z, c, excluded, temperature=1.0):

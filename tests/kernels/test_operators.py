@@ -144,7 +144,7 @@ def test_passes_are_the_plain_formula_in_both_dtypes(name, native_kernels):
                 torch.testing.assert_close(actual, expected, rtol=close, atol=close)
 
 
-def changed(a: Tensor) -> list[Tensor]:
+def variants(a: Tensor) -> list[Tensor]:
     """Tensors of other sizes, axes and dtypes."""
     others = [a.unsqueeze(0), a.unsqueeze(-1)]
     for axis, n in enumerate(a.shape):
@@ -163,16 +163,20 @@ def test_arguments_that_do_not_fit_are_those_of_the_plain_formula(name, native_k
             whole = [_bare(a) for a in flat(arguments)]
             whole = [a.to(dtype) if isinstance(a, Tensor) and a.dim() and a.is_floating_point() else a for a in whole]
             for i, a in enumerate(whole):
-                for other in changed(a) if isinstance(a, Tensor) and a.dim() else ():
-                    _agrees(name, [*whole[:i], other, *whole[i + 1 :]])
+                for other in variants(a) if isinstance(a, Tensor) and a.dim() else ():
+                    check_agreement(name, [*whole[:i], other, *whole[i + 1 :]])
 
 
-def _agrees(name: str, arguments: list) -> None:
+LENIENT = {"modulus_sums", "neighbour_sum"}  # whose formula takes dtypes that the passes refuse
+
+
+def check_agreement(name: str, arguments: list) -> None:
     actual, message = attempt(OPERATORS[name].run, arguments)
     expected, said_by_plain = attempt(OPERATORS[name].plain, arguments)
     assert message == said_by_plain or not re.search(r"\.cpp|unpack|has no attribute", message)
     assert actual is None or expected is not None, said_by_plain
-    if actual is not None:
+    assert expected is None or actual is not None or name in LENIENT, message
+    if actual is not None and expected is not None:
         torch.testing.assert_close(actual, expected, rtol=2e-4, atol=2e-4, equal_nan=True)
 
 
@@ -185,14 +189,15 @@ def attempt(call, arguments: list) -> tuple[list[Tensor] | None, str]:
 
 
 @pytest.mark.parametrize("name", ["streamed_bce", "streamed_cross_entropy", "distance_softmax"])
-def test_losses_are_compiled_once_for_all_batches(name, native_kernels):
+def test_losses_are_compiled_once_for_all_batches_and_classes(name, native_kernels):
     torch._dynamo.reset()
     arguments, n = samples(name)[0], 0
     rows = [i for i in ((0, 2) if name == "distance_softmax" else (0, 4, 5)) if arguments[i] is not None]
+    classes = [i for i in ((1,) if name == "distance_softmax" else (1, 2, 3)) if arguments[i] is not None]
 
     def call(*some: Tensor) -> Tensor:
         values, given = list(arguments), iter(some)
-        for i in rows:
+        for i in (*rows, *classes):
             values[i] = next(given)
         return OPERATORS[name].run(*values)
 
@@ -203,7 +208,7 @@ def test_losses_are_compiled_once_for_all_batches(name, native_kernels):
 
     compiled = torch.compile(call, fullgraph=True, backend=count)
     for times in (1, 2, 3, 4):
-        some = [_bare(arguments[i]).repeat(times, *[1] * (arguments[i].dim() - 1)) for i in rows]
+        some = [_bare(arguments[i]).repeat(times, *[1] * (arguments[i].dim() - 1)) for i in (*rows, *classes)]
         torch.testing.assert_close(compiled(*some), call(*some))
     assert n <= 2
 

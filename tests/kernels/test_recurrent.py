@@ -312,9 +312,19 @@ def test_what_does_not_fit_is_said(kind):
     gates = LAYERS[kind].gates
     x, weight, recurrent = torch.zeros(1, 2, 3, 4), torch.zeros(1, gates, 5, 4), torch.zeros(1, gates, 5, 5)
     bias, c = torch.zeros(1, gates, 5), torch.tensor(1.0, dtype=F64)
-    for wrong in (x[0], x[..., 1:]):
-        with pytest.raises(ValueError, match=rf"mobius_{kind} takes x \(S, B, T, D\).*got .*, none, \(1, {gates}, 5, 4\)"):
-            KERNELS[kind](wrong, None, weight, recurrent, bias, c)
+    two = torch.zeros(1, 2, 5, 4), torch.zeros(1, 2, 5, 5), torch.zeros(1, 2, 5)
+    for *wrong, parameters in (
+        (x[0], None, (weight, recurrent, bias)),
+        (x[..., 1:], None, (weight, recurrent, bias)),
+        (x, torch.ones(2, dtype=torch.long), (weight, recurrent, bias)),
+        (x, None, (weight, recurrent, bias[..., 1:])),
+        (x, None, two),
+    ):
+        with pytest.raises(ValueError, match=rf"mobius_{kind} takes x \(S, B, T, D\).*\(S, {gates}, H, D\).*; got \("):
+            KERNELS[kind](*wrong, *parameters, c)
     with pytest.raises(ValueError, match="unknown nonlinearity 'gelu'; available: identity"):
         KERNELS[kind](x, None, weight, recurrent, bias, c, "gelu")
-    assert KERNELS[kind](x[:, :, :0], None, weight, recurrent, bias, c).shape == (1, 2, 0, 5)
+    states = KERNELS[kind](x[:, :, :0], None, weight.requires_grad_(), recurrent, bias, c)
+    assert states.shape == (1, 2, 0, 5)
+    states.sum().backward()
+    assert not weight.grad.any()

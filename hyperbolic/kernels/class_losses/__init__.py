@@ -32,8 +32,7 @@ def streamed_bce(
         targets: classes of each row, long (B, L), distinct, filled up with -1; or the matrix y (B, K). No gradient.
         row_weights: (B, G), without gradient. groups: long (K,), below G; None for G = 1.
     """
-    row_weights = None if row_weights is None else row_weights.detach()
-    loss: Tensor = passes.BinaryCrossEntropy.run(x, w, scale, bias, targets.detach(), row_weights, groups)
+    loss: Tensor = passes.BinaryCrossEntropy.run(x, w, scale, bias, targets, row_weights, groups)
     return loss
 
 

@@ -123,7 +123,7 @@ class BinaryCrossEntropy(_Streamed):
             and (row_weights is None or (row_weights.dim() == 2 and row_weights.shape[0] == x.shape[0]))
             and (row_weights is None or groups is not None or row_weights.shape[1] > 0)
             and (groups is None or row_weights is not None)
-            and (groups is None or (groups.shape == w.shape[:1] and groups.dtype is torch.long))
+            and (groups is None or (groups.shape == w.shape[:1] and native.takes_index(groups)))
         )
 
     @staticmethod

@@ -22,7 +22,7 @@ def bce(
         logits = class_logits(x, w, scale, bias)
         y = targets.detach()[rows]
         if y.dtype is torch.long:
-            y = dense_targets(y, len(w))
+            y = dense_targets(y, w.shape[0])
         if y.dtype is torch.bool:  # BCE(l, 1) = BCE(-l, 0), in which nothing cancels
             each = -logsigmoid(torch.where(y, logits, -logits))
         else:
@@ -33,7 +33,7 @@ def bce(
         weights = row_weights.detach()[rows].to(each.dtype)
         return (each * (weights[:, :1] if groups is None else weights[:, groups])).sum(dtype=torch.float64)
 
-    return sum_over_rows(of_rows, (x,), len(w)).to(x.dtype)
+    return sum_over_rows(of_rows, (x,), w.shape[0]).to(x.dtype)
 
 
 def cross_entropy(
@@ -47,7 +47,7 @@ def cross_entropy(
         each = cross_entropy_of_logits(logits, target[rows], reduction="none", label_smoothing=smoothing)
         return torch.where(counted[rows], each, 0).sum(dtype=torch.float64)
 
-    return (sum_over_rows(of_rows, (x,), len(w)) / counted.sum().clamp_min(1)).to(x.dtype)
+    return (sum_over_rows(of_rows, (x,), w.shape[0]) / counted.sum().clamp_min(1)).to(x.dtype)
 
 
 def dense_targets(targets: Tensor, n_classes: int) -> Tensor:

@@ -35,7 +35,7 @@ def mobius_rnn(
         ValueError: sizes that do not fit, or another nonlinearity.
     """
     arguments = x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(checked(nonlinearity)), margin
-    out: Tensor = passes.Rnn.run(*_fitting("mobius_rnn", *arguments))
+    out: Tensor = passes.Rnn.run(*_with_sizes("mobius_rnn", 1, *arguments))
     return _padded(out, lengths, x.shape[0])
 
 
@@ -52,16 +52,17 @@ def mobius_gru(
     Returns: (S, B, T, H) states of S cells. Raises ValueError as there.
     """
     arguments = x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(checked(nonlinearity))
-    out: Tensor = passes.Gru.run(*_fitting("mobius_gru", *arguments))
+    out: Tensor = passes.Gru.run(*_with_sizes("mobius_gru", 3, *arguments))
     return _padded(out, lengths, x.shape[0])
 
 
-def _fitting(name: str, *arguments: Any) -> tuple[Any, ...]:
-    if not plain.Arguments(*arguments).well_formed():
+def _with_sizes(name: str, gates: int, *arguments: Any) -> tuple[Any, ...]:
+    """The arguments. Raises ValueError where their sizes do not fit."""
+    if not plain.Arguments(*arguments).well_formed() or arguments[2].shape[1] != gates:
         shapes = ", ".join("none" if t is None else str(tuple(t.shape)) for t in arguments[:5])
         raise ValueError(
-            f"{name} takes x (S, B, T, D), lengths (S, B) or none, weight_ih (S, G, H, D), weight_hh (S, G, H, H) and "
-            f"bias (S, G, H), or weights and a bias of 2S cells; got {shapes}"
+            f"{name} takes x (S, B, T, D), lengths (S, B) or none, weight_ih (S, {gates}, H, D), "
+            f"weight_hh (S, {gates}, H, H) and bias (S, {gates}, H), or weights and a bias of 2S cells; got {shapes}"
         )
     return arguments
 

@@ -49,7 +49,8 @@ class Arguments(NamedTuple):
             return False
         cells, gates, hidden, d_in = self.weight_ih.shape
         return (
-            self.weight_hh.shape == (cells, gates, hidden, hidden)
+            gates in (1, 3)
+            and self.weight_hh.shape == (cells, gates, hidden, hidden)
             and self.bias.shape == (cells, gates, hidden)
             and self.x.shape[-1] == d_in
             and cells in (self.x.shape[0], 2 * self.x.shape[0])
@@ -57,7 +58,7 @@ class Arguments(NamedTuple):
         )
 
     def compiles(self) -> bool:
-        """Whether compiled passes may read these; :func:`sequence` reports what is wrong with others."""
+        """Whether compiled passes may read these."""
         return self.well_formed() and 0 <= self.nonlinearity < _COMPILED
 
 
@@ -134,6 +135,8 @@ def sequence(*arguments: Any) -> Tensor:
     (streams, batch, steps, _), (cells, gates, hidden, _) = x.shape, weight_ih.shape
     at = cell(x, weight_hh, bias, c, PHI[nonlinearity], margin)
     u, u_gap = input_side(x, weight_ih, c, at.limits)
+    if not steps:
+        return u[:, :, 0].permute(1, 3, 0, 2)
     state: State = (u.new_zeros(cells, hidden, batch),)
     if gates == 3:
         state = (*state, u.new_ones(cells, 1, batch))
@@ -142,8 +145,6 @@ def sequence(*arguments: Any) -> Tensor:
         new = _step(state, u[t], u_gap[t], at)
         state = new if lengths is None else _chosen(_inside(t, x, lengths, cells), new, state)
         points.append(_point(state, at))
-    if not steps:
-        return x.new_empty(cells, batch, 0, hidden)
     states = at.unit * torch.stack(points).permute(1, 3, 0, 2)
     if cells > streams:
         states = torch.cat([states[:streams], states[streams:].flip(2)])

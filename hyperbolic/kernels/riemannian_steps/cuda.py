@@ -1,5 +1,6 @@
 """Steps of all tensors of an optimiser on a GPU, by the kernels of ``triton.py``, in at most five launches: a copy of
-what is to be done, two for norms of gradients where they are clipped, and the steps of flat tensors and of points."""
+what is to be done, two for norms of gradients where they are clipped, and the steps of flat tensors and of points. A
+step that projects (`stabilize`) takes some more for each tensor of points."""
 
 from __future__ import annotations
 
