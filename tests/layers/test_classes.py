@@ -257,3 +257,26 @@ def test_the_loss_of_a_single_point_is_that_of_a_batch_of_one(name):
     layer, x = geometry.logits(3, 4), geometry.manifold.expmap0(torch.randn(3))
     batch = layer.cross_entropy(x[None], torch.tensor([2]))
     torch.testing.assert_close(layer.cross_entropy(x, torch.tensor(2)), batch)
+
+
+class Loss(torch.nn.Module):
+    """A loss of a layer's, as a model that is exported has it."""
+
+    def __init__(self, layer, name: str):
+        super().__init__()
+        self.layer, self.name = layer, name
+
+    def forward(self, x, targets):
+        return getattr(self.layer, self.name)(x, targets)
+
+
+@GEOMETRY
+@pytest.mark.parametrize("name", ["bce", "cross_entropy"])
+def test_losses_are_exported_with_a_batch_that_changes(geometry, name, native_kernels):
+    layer, x = build(geometry)
+    targets = LISTS if name == "bce" else LISTS[:, 0].clamp_min(0)
+    batch = torch.export.Dim("batch", min=2, max=1 << 12)
+    loss = Loss(layer, name)
+    program = torch.export.export(loss, (x.detach(), targets), dynamic_shapes=({0: batch}, {0: batch})).module()
+    for n in (B, 4):
+        torch.testing.assert_close(program(x[:n].detach(), targets[:n]), loss(x[:n].detach(), targets[:n]))

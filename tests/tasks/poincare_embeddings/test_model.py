@@ -1,6 +1,7 @@
 """Points that start as a tree; settings that cannot be; the file that another task reads."""
 
 import hashlib
+import math
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from configs.build import build
 from hyperbolic.geometry import GEOMETRIES, make_geometry
 from tasks.edges import Edges, complete_tree
 from tasks.errors import UserError
-from tasks.poincare_embeddings.model import NodeEmbeddings
+from tasks.poincare_embeddings.model import NodeEmbeddings, softmax_of_distances
 from tasks.poincare_embeddings.pairs import Ancestors
 from tests.cli import QUIET, call, places
 
@@ -164,3 +165,12 @@ def test_the_burn_in_draws_upper_nodes_as_often_as_they_are_above_others():
     torch.testing.assert_close(first / first.sum(), above / above.sum(), rtol=0, atol=0.02)
     later, _ = counts(0)
     torch.testing.assert_close(later / later.sum(), torch.full((40,), 1 / 40), rtol=0, atol=0.012)
+
+
+def test_softmax_of_distances_by_hand():
+    """Two points: partners at 1 and 2; others at 1 and 3, of which the first does not count for the second point."""
+    near, others = torch.tensor([1.0, 2.0]), torch.tensor([[1.0, 3.0], [1.0, 3.0]])
+    excluded = torch.tensor([1]), torch.tensor([0])
+    weights = [[math.exp(-d / 2) for d in row] for row in ((1, 1, 3), (2, 3))]
+    expected = sum(-math.log(row[0] / sum(row)) for row in weights) / 2
+    assert float(softmax_of_distances(near, others, excluded, 2.0)) == pytest.approx(expected)
