@@ -77,7 +77,7 @@ class BallSum(Operator):
         for t in range(steps - 1, 0, -1):
             i, a, b, total_gap = numbers[t].unbind(0)
             if cut is not None:
-                scale = torch.addcmul(-numbers[t + 1, 3], b, gap[t]).mul_(0.5).add_(1)  # of the sum, 1 where it was inside
+                scale = torch.addcmul(-numbers[t + 1, 3], b, gap[t]).mul_(0.5).add_(1)  # 1 inside
                 radial = (grad * vectors[t + 1, 0]).sum(-2, keepdim=True).mul_(0.5).div_(scale)
                 grad_gap, grad = torch.where(cut[t + 1], radial, grad_gap), grad * scale
             g_a, g_s = (grad * vectors[t]).sum(-2, keepdim=True).unbind(0)
