@@ -37,10 +37,16 @@ class Linear(Operator):
     @staticmethod
     def fits(x: Tensor, weight: Tensor, *others: Any) -> bool:
         bias, raw, added, *_, heads = others
-        some = x.dim() == weight.dim() == 2 and x.numel() > 0 and weight.numel() > 0 and len(weight) % heads == 0
-        fit = (raw is None or raw.shape == x.shape) and (added is None or added.shape[:-1] == x.shape[:-1])
-        fit = fit and (bias is None or bias.shape == weight.shape[:1])
-        return some and fit and LIBRARY.readable(x, weight, bias, raw, added)
+        return (
+            x.dim() == weight.dim() == 2
+            and x.numel() > 0
+            and weight.numel() > 0
+            and len(weight) % heads == 0
+            and (bias is None or bias.shape == weight.shape[:1])
+            and (raw is None or raw.shape == x.shape)
+            and (added is None or added.shape[:-1] == x.shape[:-1])
+            and LIBRARY.readable(x, weight, bias, raw, added)
+        )
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, weight: Tensor, *others: Any) -> Tensor:

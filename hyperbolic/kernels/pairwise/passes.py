@@ -87,7 +87,7 @@ def _forward(model: Model, ctx: Context, x: Tensor, y: Tensor, c: Tensor, refine
 class _Pairwise(Operator):
     @staticmethod
     def fits(x: Tensor, y: Tensor, c: Tensor, refine: bool) -> bool:
-        sizes_fit = x.dim() > 1 < y.dim() and c.dim() == 0 and x.shape[-1] == y.shape[-1] > 0
+        sizes_fit = min(x.dim(), y.dim()) > 1 and c.dim() == 0 and x.shape[-1] == y.shape[-1] > 0
         return sizes_fit and LIBRARY.readable(x, y)
 
     @staticmethod

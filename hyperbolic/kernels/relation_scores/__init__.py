@@ -30,7 +30,7 @@ def usable(tables: Tables, h: Tensor, r: Tensor, t: Tensor) -> bool:
 
 def _has_sizes(tables: Tables, h: Tensor, r: Tensor, t: Tensor) -> bool:
     """h and r (B,) with tails t (B, M), of a number whose products with gathered matrices are quickest."""
-    sizes_fit = t.dim() == 2 and t.numel() > 0 and h.shape == r.shape == t.shape[:1] and tables.fit()
+    sizes_fit = t.dim() == 2 and t.numel() > 0 and h.shape == r.shape == t.shape[:1] and tables.well_formed()
     return sizes_fit and gathers(h, tables.matrix)
 
 

@@ -19,7 +19,7 @@ class Tables(NamedTuple):
     head_bias: Tensor
     tail_bias: Tensor
 
-    def fit(self) -> bool:
+    def well_formed(self) -> bool:
         """Whether the shapes are these."""
         n, size, relations = len(self.table), self.table.shape[-1], len(self.matrix)
         shapes = ((n, size), (relations, size, size), (relations, size - 1), (n, 1), (n, 1))
