@@ -39,8 +39,7 @@ class Linear(Operator):
         bias, raw, added, *_, heads = others
         return (
             x.dim() == weight.dim() == 2
-            and x.numel() > 0
-            and weight.numel() > 0
+            and min(x.numel(), weight.numel()) > 0
             and len(weight) % heads == 0
             and (bias is None or bias.shape == weight.shape[:1])
             and (raw is None or raw.shape == x.shape)

@@ -29,10 +29,7 @@ def mobius_rnn(
         margin: in (0, 0.05], products ``W (x) h`` and ``U (x) x`` are clipped to ``sqrt(c)|x| <= 1 - margin``, and
             states to the logarithms of such points; nothing is learned from how far beyond they were, as in the program
             of Ganea et al., which clips every sum besides. 0: the dtype's margin, beyond which the gradient goes on.
-    Returns: (S, B, T, H) states of S cells.
-
-    Raises:
-        ValueError: sizes that do not fit, or another nonlinearity.
+    Returns: (S, B, T, H) states of S cells. Raises ValueError for sizes that do not fit and other nonlinearities.
     """
     arguments = x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(checked(nonlinearity)), margin
     out: Tensor = passes.Rnn.run(*_with_sizes("mobius_rnn", 1, *arguments))
