@@ -107,51 +107,65 @@ def operator(schema: str) -> Callable[[type[Operator]], type[Operator]]:
 
 
 def _define(cls: type[Operator], schema: str) -> None:
+    """Registers an operator and its gradient with PyTorch, and makes its `run`."""
     match = re.fullmatch(r"(\w+)\((.*)\) -> (.*)", schema)
     if match is None:
         raise ValueError(f"not the schema of an operator: {schema!r}")
-    name, inputs, output = match.groups()
-    cls.name = name
-    types = [part.split()[0] for part in inputs.split(", ")]
-    n_fixed = len(types) - 1 if types[-1] == "Tensor[]" else None
+    cls.name, inputs, output = match.groups()
     grad = f"{cls.name}_grad"
     _library.define(schema)
     _library.define(f"{grad}({inputs}, Tensor[] grads_out, bool[] needs) -> Tensor[]")
     OPERATORS[cls.name] = cls
-    op = getattr(torch.ops.hyperbolic, cls.name).default
-    grad_op = getattr(torch.ops.hyperbolic, grad).default
-    single = output == "Tensor"
     if cls.cuda is not None:
         for part in ("fits", "forward", "backward"):
             setattr(cls, part, staticmethod(_by_device(getattr(cls, part), getattr(cls.cuda, part))))
     on_gpu = cls.anywhere or cls.cuda is not None
-    devices, cls.fuses = ("cpu", "meta", "cuda") if on_gpu else ("cpu", "meta"), cls.fuses and not on_gpu
+    cls.fuses = cls.fuses and not on_gpu
     _keep_arguments(cls)
+    types = [part.split()[0] for part in inputs.split(", ")]
+    n_fixed = len(types) - 1 if types[-1] == "Tensor[]" else None
+    kernels = _Kernels(cls, n_fixed, output == "Tensor")
+    cls.run = staticmethod(_runner(cls, n_fixed, ("cpu", "meta", "cuda") if on_gpu else ("cpu", "meta")))
+    _library.impl(cls.name, kernels.results, "CompositeExplicitAutograd")
+    _library.impl(grad, kernels.gradients, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"{NAMESPACE}::{cls.name}", kernels.fake_results, lib=_library)
+    torch.library.register_fake(f"{NAMESPACE}::{grad}", kernels.fake_gradients, lib=_library)
+    _library.impl(cls.name, _autograd_kernel(cls, n_fixed), "Autograd", with_keyset=True)
 
-    def packed(arguments: Arguments) -> Arguments:
-        return arguments if n_fixed is None else (*arguments[:n_fixed], list(arguments[n_fixed:]))
 
-    def unpacked(arguments: Arguments) -> Arguments:
-        return arguments if n_fixed is None else (*arguments[:-1], *arguments[-1])
+def _packed(arguments: Arguments, n_fixed: int | None) -> Arguments:
+    """The arguments of an operator as its schema has them: those from number `n_fixed` on are a list."""
+    return arguments if n_fixed is None else (*arguments[:n_fixed], list(arguments[n_fixed:]))
 
-    def results(*arguments: Any) -> Any:
-        flat = unpacked(arguments)
+
+def _unpacked(arguments: Arguments, n_fixed: int | None) -> Arguments:
+    return arguments if n_fixed is None else (*arguments[:-1], *arguments[-1])
+
+
+class _Kernels:
+    """What PyTorch's dispatcher runs for an operator and its gradient, below autograd and under fake tensors."""
+
+    def __init__(self, cls: type[Operator], n_fixed: int | None, single: bool):
+        self.cls, self.n_fixed, self.single = cls, n_fixed, single
+
+    def results(self, *arguments: Any) -> Any:
+        cls, flat = self.cls, _unpacked(arguments, self.n_fixed)
         cls.check(*flat)
         with torch.no_grad():
             fits = switch.fast() and cls.fits(*flat)
             out = cls._forward(_Pass([False] * len(flat)), *flat) if fits else cls.plain(*flat)
         # Compiled code relies on the strides of the fake results and on results that share no memory.
-        return _fresh(out, flat) if single else tuple(_fresh(o, flat) for o in out)
+        return _fresh(out, flat) if self.single else tuple(_fresh(o, flat) for o in out)
 
-    def fake_results(*arguments: Any) -> Any:
-        flat = unpacked(arguments)
-        _check_devices(name, flat)
-        out = (cls.fake or cls.plain)(*flat)
-        return _empty(out) if single else tuple(map(_empty, out))
+    def fake_results(self, *arguments: Any) -> Any:
+        flat = _unpacked(arguments, self.n_fixed)
+        _check_devices(self.cls.name, flat)
+        out = (self.cls.fake or self.cls.plain)(*flat)
+        return _empty(out) if self.single else tuple(map(_empty, out))
 
-    def gradients(*arguments: Any) -> list[Tensor]:
+    def gradients(self, *arguments: Any) -> list[Tensor]:
         *inputs, grads, needs = arguments
-        flat = unpacked(tuple(inputs))
+        cls, flat = self.cls, _unpacked(tuple(inputs), self.n_fixed)
         grads = [g.contiguous() for g in grads]
         with _autograd(), torch.no_grad():
             if switch.fast() and cls.fits(*flat):
@@ -166,13 +180,19 @@ def _define(cls: type[Operator], schema: str) -> None:
             if need
         ]
 
-    def fake_gradients(*arguments: Any) -> list[Tensor]:
+    def fake_gradients(self, *arguments: Any) -> list[Tensor]:
         *inputs, _, needs = arguments
-        flat = unpacked(tuple(inputs))
+        flat = _unpacked(tuple(inputs), self.n_fixed)
         return [_empty(a) for a, need in zip(flat, needs, strict=True) if need]
 
+
+def _autograd_kernel(cls: type[Operator], n_fixed: int | None) -> Callable[..., Any]:
+    """The derivative for those who call the operator itself, as compiled code does."""
+    op = getattr(torch.ops.hyperbolic, cls.name).default
+    grad_op = getattr(torch.ops.hyperbolic, f"{cls.name}_grad").default
+
     def keep(ctx: Any, inputs: Arguments, output: Any) -> None:
-        flat = unpacked(inputs)
+        flat = _unpacked(inputs, n_fixed)
         tensors, ctx.others = fusion.part(flat)
         ctx.save_for_backward(*tensors)
         wants = ctx.needs_input_grad[: len(inputs)]
@@ -186,9 +206,28 @@ def _define(cls: type[Operator], schema: str) -> None:
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             result = fusion.gradients(cls.plain, flat, list(grads), ctx.needs)
         else:
-            values = iter(grad_op(*packed(tuple(flat)), list(grads), ctx.needs))
+            values = iter(grad_op(*_packed(tuple(flat), n_fixed), list(grads), ctx.needs))
             result = tuple(next(values) if need else None for need in ctx.needs)
-        return result if n_fixed is None else (*result[:n_fixed], list(result[n_fixed:]))
+        return _packed(tuple(result), n_fixed)
+
+    differentiable = make_autograd_impl(op, Info(backward, keep))  # what torch.library.register_autograd registers
+
+    def of_transforms(keys: Any, *arguments: Any) -> Any:
+        """PyTorch's kernel of `backward` has no forward-mode derivative."""
+        if switch.is_transformed():
+            return cls.plain(*_unpacked(arguments, n_fixed))
+        return differentiable(keys, *arguments)
+
+    return of_transforms
+
+
+def _runner(cls: type[Operator], n_fixed: int | None, devices: Sequence[str]) -> Callable[..., Any]:
+    """The operation, by the implementation that serves its arguments; on these devices the operator is traced whole."""
+    op = getattr(torch.ops.hyperbolic, cls.name).default
+    # Dynamo reads no attribute of an autograd function.
+    name, plain, fits, may_fuse, is_opaque = cls.name, cls.plain, cls.fits, cls.fuses, cls.opaque
+    fused = fusion.Fusion(cls.name, cls.plain, cls.settings)
+    apply: Callable[..., Any] = cls.apply
 
     def run(*arguments: Any) -> Any:
         tensors = [a for a in arguments if isinstance(a, Tensor)]
@@ -203,7 +242,7 @@ def _define(cls: type[Operator], schema: str) -> None:
             if not torch.compiler.is_compiling():
                 _check_devices(name, arguments)
             whole = is_opaque and kind in devices and not fuses and switch.fast()
-            return op(*packed(arguments)) if whole else plain(*arguments)
+            return op(*_packed(arguments, n_fixed)) if whole else plain(*arguments)
         if fuses and switch.fast():
             return fused(*arguments)
         if not switch.fast() or not fits(*arguments):
@@ -212,21 +251,7 @@ def _define(cls: type[Operator], schema: str) -> None:
             arguments = tuple(a.detach() if isinstance(a, Tensor) and a.requires_grad else a for a in arguments)
         return apply(*arguments)
 
-    def of_transforms(keys: Any, *arguments: Any) -> Any:
-        """For those who call the operator itself: PyTorch's kernel of `backward` has no forward-mode derivative."""
-        return plain(*unpacked(arguments)) if switch.is_transformed() else differentiable(keys, *arguments)
-
-    differentiable = make_autograd_impl(op, Info(backward, keep))  # what torch.library.register_autograd registers
-    # Dynamo reads no attribute of an autograd function.
-    plain, fits, may_fuse, is_opaque = cls.plain, cls.fits, cls.fuses, cls.opaque
-    fused = fusion.Fusion(cls.name, cls.plain, cls.settings)
-    apply: Callable[..., Any] = cls.apply
-    cls.run = staticmethod(run)
-    _library.impl(cls.name, results, "CompositeExplicitAutograd")
-    _library.impl(grad, gradients, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"{NAMESPACE}::{cls.name}", fake_results, lib=_library)
-    torch.library.register_fake(f"{NAMESPACE}::{grad}", fake_gradients, lib=_library)
-    _library.impl(cls.name, of_transforms, "Autograd", with_keyset=True)
+    return run
 
 
 def _by_device(passes: Callable[..., Any], cuda: Callable[..., Any]) -> Callable[..., Any]:

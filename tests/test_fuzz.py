@@ -9,6 +9,7 @@ import pickle
 import shutil
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from itertools import permutations
 from pathlib import Path
 
 import networkx
@@ -172,7 +173,7 @@ PLACES = ("train", "dev", "Training", "", "test")  # in a column split
 ROWS = {  # of tables, the names of the columns first
     "nli": [("label", "premise", "hypothesis", "genre"), *((*pair, "é") for pair in PAIRS * 4)],
     "documents": [("label", "title", "text"), *((str(k % 2), *row) for k, row in enumerate(CLASSES * 4))],
-    "kg": [("id", "relation", "head", "tail"), *(("1", r, h, t) for h, r, t in map(str.split, TRIPLES.splitlines()))],
+    "kg": [("id", "relation", "head", "tail"), *(("1", "é", f"n{h}", f"n{t}") for t, h in permutations(range(5), 2))],
     "translation": [("en", "note", "de"), *((text, "é", text) for text in TEXTS * 3)],
     "graph": [("weight", "source", "target"), *(("0.5", f"n{k}", f"n{k // 2}") for k in range(1, 40))],
     "poincare_embeddings": [("parent", "child", "note"), *((*row.split()[::-1], "é") for row in EDGES.splitlines())],
