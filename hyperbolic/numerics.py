@@ -249,8 +249,8 @@ def _two_product(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 def safe_sqrt(square: Tensor) -> Tensor:
     """``sqrt(s)`` for s >= 0 whose gradient at 0 is 0 instead of infinite."""
-    positive = square > 0
-    return torch.where(positive, torch.where(positive, square, 1).sqrt(), 0)
+    zero = square <= 0  # NaN stays NaN
+    return torch.where(zero, 0, torch.where(zero, 1, square).sqrt())
 
 
 class _Smooth(Function[Tensor]):

@@ -30,7 +30,7 @@ class TableRows(Operator):
 
     @staticmethod
     def fits(table: Tensor, index: Tensor) -> bool:
-        return not table.is_cuda
+        return not table.is_cuda and table.numel() > 0
 
     @staticmethod
     def forward(ctx: Context, table: Tensor, index: Tensor) -> Tensor:

@@ -169,7 +169,7 @@ class ModulusSums(Operator):
 
     @staticmethod
     def fits(z: Tensor) -> bool:
-        return z.shape[-1] % 2 == 0
+        return z.shape[-1] % 2 == 0 and z.is_floating_point()
 
     @staticmethod
     def forward(ctx: Context, z: Tensor) -> Tensor:

@@ -99,10 +99,8 @@ class _Streamed(Operator):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
-        saved = ctx.saved_tensors
-        if grad != 1:  # else, as in loss.backward(): no copy
-            saved = tuple(None if t is None else grad * t for t in saved)
-        return *saved, None, None, None
+        """Copies also of ``grad = 1``: what is saved serves another backward pass, and gradients may change in place."""
+        return *(None if t is None else grad * t for t in ctx.saved_tensors), None, None, None
 
 
 @operator(

@@ -32,6 +32,7 @@ class DistanceSoftmax(Operator):
             and rows.shape == columns.shape
             and native.takes_index(rows)
             and native.takes_index(columns)
+            and power.dim() == 0
             and left.dtype is torch.float64
             and LIBRARY.readable(left, right, h, power)
         )

@@ -88,7 +88,7 @@ class _Pairwise(Operator):
     @staticmethod
     def fits(x: Tensor, y: Tensor, c: Tensor, refine: bool) -> bool:
         sizes_fit = min(x.dim(), y.dim()) > 1 and c.dim() == 0 and x.shape[-1] == y.shape[-1] > 0
-        return sizes_fit and LIBRARY.readable(x, y)
+        return sizes_fit and c.dtype is torch.float64 and LIBRARY.readable(x, y)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
