@@ -29,7 +29,7 @@ def paragraph(error: BaseException) -> str:
     text = _whole_text(error)
     for rule in (_several_values, _no_such_choice, _no_such_key, _wrong_value, _no_such_source, _unreadable, _no_place):
         if message := rule(text, error):
-            return message
+            return readable(message)
     return readable(" ".join(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip())))
 
 
@@ -143,7 +143,7 @@ def _no_place(text: str, error: BaseException) -> str | None:
         return None
     if isinstance(error, BrokenPipeError):
         return "What read the output of this command has ended, as head does, so the rest was not printed."
-    place = error.filename or "A file or folder"
+    place = error.filename or "A file below paths.output_dir, paths.cache_dir or the folder for temporary files"
     return (
         f"{place} cannot be used ({error.strerror or text}). paths.output_dir=... names another folder for results, "
         "paths.cache_dir=... another one for what is kept of data, paths.data_dir=... (or the environment variable "

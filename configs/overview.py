@@ -44,9 +44,14 @@ def answer(words: Sequence[str]) -> bool:
 
 
 def check_flags(words: Sequence[str]) -> None:
-    """Raises UserError for a setting that is written as the flags of other programs are."""
+    """Raises UserError for a setting that is written as the flags of other programs are, and for a folder without a
+    name, as of a variable of the shell that is not set, which would be the root of the file system."""
     for word in words:
-        flag, _, value = word.partition("=")
+        flag, equals, value = word.partition("=")
+        if equals and re.fullmatch(r"\+*paths\.(data|output|cache)_dir", flag) and value.strip("'\"") == "":
+            raise UserError(f"{word}: the folder has no name; give one, as {flag}=outputs.")
+        if value.startswith("[[") and (own.OURS / flag.lstrip("+")).is_dir():
+            raise UserError(f"{word}: name one file of configs/{flag}, as --help lists them.")
         if flag.startswith("--") and flag not in FLAGS:
             name = flag.lstrip("-")
             raise UserError(

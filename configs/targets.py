@@ -44,10 +44,13 @@ def _of_the_user(folders: tuple[Path, ...]) -> frozenset[str]:
 
 
 def _named_in(folder: Path) -> Iterator[tuple[str, str]]:
-    """Every `_target_` that a YAML file of a folder names, with its key. A file that is no YAML is passed over; Hydra
-    says so of one that is chosen."""
+    """Every `_target_` that a YAML file of a folder names, with its key. A file that cannot be read or is no YAML is
+    passed over; Hydra says so of one that is chosen."""
     for file in folder.rglob("*.yaml"):
-        text = file.read_text(encoding="utf-8")
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            continue
         package = _PACKAGE.search(text)
         with contextlib.suppress(yaml.YAMLError, RecursionError):
             node = yaml.safe_load(text)

@@ -29,8 +29,8 @@ def parser(name: str, description: str | None, makes_models: bool = False) -> ar
 
 
 def reports_errors(command: Callable[..., int], looks: bool = False) -> Callable[..., int]:
-    """The command with an exit code of 1, and the message on standard error, where the user can mend what is wrong;
-    see also `ends_with_its_reader`.
+    """The command with an exit code of 1, and the message on standard error, where the user can mend what is wrong,
+    and with one of 130 upon Ctrl-C; see also `ends_with_its_reader`.
 
     It takes `--config-dir FOLDER`, as run.py does; with `looks`, also ./configs.
     """
@@ -45,6 +45,9 @@ def reports_errors(command: Callable[..., int], looks: bool = False) -> Callable
         except (UserError, OSError) as error:
             print(called(f"error: {error}"), file=sys.stderr)
             return 1
+        except KeyboardInterrupt:
+            print("\nInterrupted.", file=sys.stderr)
+            return 130
 
     return run
 

@@ -1,6 +1,7 @@
 """Reading a checkpoint from a stranger: what comes out is tensors and plain values, and nothing is executed."""
 
 import pickletools
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -38,11 +39,27 @@ def load(file: str | Path, device: torch.device | str) -> Any:
         if stream.read(len(ZIP)) != ZIP:
             raise ValueError("it is no zip archive, as torch.save writes them")
         stream.seek(0)
+        with zipfile.ZipFile(stream) as parts:
+            check_sizes(parts)
+        stream.seek(0)
         _check_tuples(torch._C.PyTorchFileReader(stream).get_record("data.pkl"))
         stream.seek(0)
         with torch.sparse.check_sparse_tensor_invariants():
             values = torch.load(stream, map_location=device, weights_only=True)
     return _plain(values, {}, 0)[0]
+
+
+def check_sizes(parts: zipfile.ZipFile) -> None:
+    """Raises ValueError unless all members are stored, as by `torch.save`, and within the file: a compressed one may be
+    a thousand times as long as the file."""
+    stream = parts.fp
+    assert stream is not None
+    here = stream.tell()
+    length = stream.seek(0, 2)
+    stream.seek(here)
+    members = parts.infolist()
+    if any(m.compress_type != zipfile.ZIP_STORED for m in members) or sum(m.file_size for m in members) > length:
+        raise ValueError("its members are compressed or overlap, which those of torch.save do not")
 
 
 def _plain(node: Any, known: dict[int, tuple[Any, int]], depth: int) -> tuple[Any, int]:

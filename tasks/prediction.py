@@ -116,6 +116,8 @@ def standard_output(files: Files | None) -> Iterator[TextIO]:
         yield stream
         return
     files.check()
+    if stream is None and files.to_standard_output:
+        raise UserError("Standard output is closed; name a file for the predictions, as output=predictions.jsonl.")
     with contextlib.redirect_stdout(sys.stderr) if files.to_standard_output else contextlib.nullcontext():
         yield stream
 
@@ -301,6 +303,8 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
 def _examples(data: TaskData, source: str) -> Iterator[Iterator[tuple[Any, dict[str, Any]]]]:
     """The new examples of the input, each with what else its line says; the input is open for so long."""
     if source == STANDARD:
+        if sys.stdin is None:
+            raise UserError("input=-: standard input is closed; name a file.")
         yield _with_others(data, sys.stdin.buffer, "standard input")
     elif Path(source).is_dir():
         yield ((example, {}) for example in data.read_folder(Path(source)))
@@ -319,5 +323,10 @@ def _output_stream(target: str | None, stdout: TextIO) -> Iterator[TextIO]:
         stdout.flush()
         return
     opened = gzip.open if is_packed(Path(target)) else open
-    with whole_file(Path(target)) as part, opened(part, "wt", encoding="utf-8") as stream:
+    place = Path(target).resolve()  # of a link, what it points to
+    is_special = place.exists() and not place.is_file()  # a device or a pipe, which takes lines as they come
+    with (
+        contextlib.nullcontext(place) if is_special else whole_file(place) as part,
+        opened(part, "wt", encoding="utf-8") as stream,
+    ):
         yield stream

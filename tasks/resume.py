@@ -19,7 +19,7 @@ from hyperbolic.diagnostics import find_nonfinite
 from tasks import exported
 from tasks.base import Task
 from tasks.checkpoint_parts import Origin, has_parts, selection
-from tasks.checkpoint_reader import load
+from tasks.checkpoint_reader import check_sizes, load
 from tasks.checkpoints import AVERAGE, BEFORE, BEST, LAST, epoch_files, epoch_of
 from tasks.errors import UserError, quoted
 from tasks.fingerprints import other_parts
@@ -51,6 +51,7 @@ def read(path: Path, setting: str, states: tuple[str, ...] = STATES["test"]) -> 
         raise UserError(f"{setting}: there is no checkpoint {file}. Runs keep theirs in <folder>/checkpoints.{near}")
     try:
         with zipfile.ZipFile(file) as parts:  # torch does not look whether they are what was written
+            check_sizes(parts)
             if damaged := parts.testzip():
                 raise ValueError(f"the checksum of {damaged} is wrong")
         checkpoint = load(file, "cpu")

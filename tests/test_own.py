@@ -154,7 +154,12 @@ def test_a_setting_without_a_meaning_is_refused(tmp_path):
 def test_files_of_other_programs_in_the_folder_are_not_looked_at(folder):
     (folder / "app").mkdir()
     (folder / "app" / "t.yaml").write_text("{{ name }}: {% if x %}\n---\na: 1\n---\nb: 2\n")
+    (folder / "app" / "latin.yaml").write_bytes(b"name: \xe9\n")
+    (folder / "app" / "folder.yaml").mkdir()
+    (folder / "app" / "gone.yaml").symlink_to("nowhere")
     own.choose([])
+    assert call("task=prefix_toy", "--cfg", "job").code == 0
+    assert checked("task=prefix_toy")["task"]["name"] == "prefix_toy"
 
 
 def test_a_folder_is_named_in_python(folder, monkeypatch):

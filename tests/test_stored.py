@@ -340,6 +340,19 @@ def test_a_pickle_in_front_of_an_archive_is_not_read(tmp_path):
         load(tmp_path / "y.ckpt", "cpu")
 
 
+def test_a_compressed_archive_is_not_unpacked(tmp_path):
+    """Its members may be a thousand times as long as the file."""
+    torch.save({"a": torch.ones(2)}, tmp_path / "x.ckpt")
+    with zipfile.ZipFile(tmp_path / "x.ckpt") as old, zipfile.ZipFile(tmp_path / "y.ckpt", "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name) + bytes(1 << 24) * name.endswith("data.pkl"))
+    assert (tmp_path / "y.ckpt").stat().st_size < 1 << 17
+    with pytest.raises(ValueError, match="compressed"):
+        load(tmp_path / "y.ckpt", "cpu")
+    with pytest.raises(UserError, match="compressed"):
+        resume.read(tmp_path / "y.ckpt", "checkpoint=y.ckpt")
+
+
 def test_what_is_no_plain_value_is_refused_and_tensors_are_nothing_more(tmp_path):
     weight = torch.nn.Parameter(torch.ones(2))
     weight.hostile = "x"

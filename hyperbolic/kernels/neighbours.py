@@ -114,9 +114,9 @@ class NeighbourSum(Operator):
         pairs = (target, source, reverse_target, order)
         of_pairs = all(t.shape == weights.shape for t in pairs)
         is_whole = all(t.dtype is torch.int64 for t in (*pairs, offsets, reverse_offsets))
-        sizes = offsets.numel(), reverse_offsets.numel()
-        sizes_fit = x.dim() == 2 and offsets.dim() == reverse_offsets.dim() == 1 and sizes == (n_targets + 1, len(x) + 1)
-        return sizes_fit and of_pairs and is_whole and x.dtype is weights.dtype in (torch.float32, torch.float64)
+        ends = offsets.shape == (n_targets + 1,) and reverse_offsets.shape == (len(x) + 1,)
+        dtypes_fit = x.dtype is weights.dtype in (torch.float32, torch.float64)
+        return x.dim() == 2 and ends and of_pairs and is_whole and dtypes_fit
 
     @staticmethod
     def check(x: Tensor, weights: Tensor, *others: Any) -> None:

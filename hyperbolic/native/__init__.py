@@ -12,11 +12,13 @@ of the Python file that calls it, which names them and has the version made of P
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
 import platform
 import re
+import signal
 import subprocess
 import tempfile
 import warnings
@@ -39,6 +41,7 @@ _NO_OPENMP = re.compile(r"openmp|gomp|omp\.h|-l\w*omp|'omp'", re.IGNORECASE)  # 
 _SUFFIX = {torch.float32: "_float", torch.float64: "_double"}  # of functions that there are of both dtypes
 _NO_COMPILER = "there is no C++ compiler (g++, clang++ or $CXX)"
 _loaded: dict[str, ctypes.CDLL | None] = {}
+_running: set[subprocess.Popen[str]] = set()  # compilers
 
 
 def usable(*tensors: Tensor | None) -> bool:
@@ -279,9 +282,32 @@ def matches(target: Path, record: Path) -> bool:
 
 def _run(command: list[str]) -> str:
     """What a command prints; compilers' messages may be in another encoding than UTF-8."""
-    return subprocess.run(
-        command, check=True, capture_output=True, encoding="utf-8", errors="replace", timeout=300
-    ).stdout
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, stdout=pipe, stderr=pipe, encoding="utf-8", errors="replace", start_new_session=True
+    ) as process:
+        _running.add(process)
+        try:
+            printed, message = process.communicate(timeout=300)
+        except BaseException:
+            _kill(process)
+            raise
+        finally:
+            _running.discard(process)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command, printed, message)
+    return printed
+
+
+def kill_compilers() -> None:
+    """End the compilers that run, with the programs that they started."""
+    for process in list(_running):
+        _kill(process)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(OSError):  # it has ended
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _threads() -> list[str]:

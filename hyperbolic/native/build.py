@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 
 from hyperbolic import native, switch
 
@@ -51,8 +52,7 @@ def build(say: Callable[[str], None]) -> int:
             f"about {max(1, round(_TOGETHER_S / cores))} s on {cores} idle core{'s' * (cores > 1)}"
         )
         start, quarters, built = time.perf_counter(), 0, 0
-        with ThreadPoolExecutor(cores) as pool:
-            jobs = [pool.submit(_compile, name) for name in names]
+        with _compilations(names, cores) as jobs:
             for n, job in enumerate(as_completed(jobs), 1):
                 built += job.result()
                 if n * 4 // len(names) > quarters:
@@ -60,6 +60,22 @@ def build(say: Callable[[str], None]) -> int:
                     failed = f" ({n - built} could not be)" if n > built else ""
                     say(f"compiled {built} of {len(names)}{failed} in {time.perf_counter() - start:.0f} s")
     return built
+
+
+@contextlib.contextmanager
+def _compilations(names: list[str], cores: int) -> Iterator[list[Future[bool]]]:
+    """What compiles each source, so many at a time; upon Ctrl-C, or a signal that is handled as it is, all end."""
+    pool = ThreadPoolExecutor(cores)
+    jobs = [pool.submit(_compile, name) for name in names]
+    try:
+        yield jobs
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        while not all(job.done() for job in jobs):
+            native.kill_compilers()
+            time.sleep(0.05)
+        raise
+    pool.shutdown()
 
 
 def _compile(name: str) -> bool:
@@ -92,7 +108,12 @@ def main() -> int:
     if switch.cpp_compiler() is None or not switch.native():
         print("There is no C++ compiler (g++, clang++ or $CXX), or HYPERBOLIC_KERNELS=plain: PyTorch's operations run.")
         return 1
-    n = build(lambda line: print(line, flush=True))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        n = build(lambda line: print(line, flush=True))
+    except KeyboardInterrupt:
+        print("\nInterrupted.", file=sys.stderr)
+        return 130
     if names := missing():
         print(f"error: could not be built: {', '.join(names)}; a run that needs them says why.", file=sys.stderr)
         return 1

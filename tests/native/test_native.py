@@ -2,14 +2,17 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
 
 from hyperbolic import native, switch
 from hyperbolic.native import build
+from tests.cli import ROOT
 
 _SOURCE = """
 #include <cstdint>
@@ -270,6 +273,30 @@ def test_a_compiler_that_never_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(native, "_run", hang)
     with pytest.warns(RuntimeWarning, match="timed out"):
         assert native.library("twice") is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_the_compilers(tmp_path, monkeypatch, number):
+    """A compiler that starts a program of its own, as g++ does, which writes its number and would run on."""
+    compiler = tmp_path / "slow"
+    compiler.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && exit 0\nsh -c "echo \\$\\$ > {tmp_path}/\\$\\$.pid; exec sleep 60" &\nwait\n'
+    )
+    compiler.chmod(0o755)
+    environment = {**os.environ, "CXX": str(compiler), "HYPERBOLIC_KERNELS": "fast"}
+    run = subprocess.Popen(
+        [sys.executable, "-m", "hyperbolic.native"], env=environment, cwd=ROOT, stderr=subprocess.PIPE, text=True
+    )
+    while not (numbers := list(tmp_path.glob("*.pid"))):
+        assert run.poll() is None
+        time.sleep(0.1)
+    run.send_signal(number)
+    _, said = run.communicate(timeout=10)
+    assert (run.returncode, said.strip()) == (130, "Interrupted.")
+    for path in numbers:  # gone, or a zombie that nobody has waited for
+        state = subprocess.run(["ps", "-o", "stat=", "-p", path.stem], capture_output=True, text=True).stdout
+        assert state[:1] in ("", "Z")
+    assert not [*(tmp_path / "cache" / "hyperbolic").glob("tmp*")]
 
 
 @needs_compiler

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from scripts.commands import reports_errors
 from scripts.package import console
 from tests.cli import ROOT
 
@@ -26,3 +27,12 @@ def test_a_program_says_what_it_is_for(name, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("usage: ")
     assert name in done.stdout
+
+
+def test_ctrl_c_ends_a_command_with_a_word(capsys):
+    @reports_errors
+    def command(words):
+        raise KeyboardInterrupt
+
+    assert command([]) == 130
+    assert capsys.readouterr().err == "\nInterrupted.\n"

@@ -68,3 +68,9 @@ def test_an_unreadable_record_is_named(tmp_path, write_record, text, words):
     with pytest.raises(RecordError, match=words) as caught:
         read(path)
     assert str(caught.value).count(str(path)) == 1
+
+
+def test_a_folder_called_as_a_record_is_named(tmp_path):
+    (tmp_path / "record.json").mkdir()
+    with pytest.raises(RecordError, match="is no file"):
+        read(tmp_path / "record.json")

@@ -2,7 +2,9 @@
 
 import io
 import json
+import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ from configs.build import rebuild
 from tasks import resume
 from tasks.entity_typing.toy import make_mentions, make_tree
 from tasks.errors import UserError
-from tasks.prediction import Files
+from tasks.prediction import Files, _examples, standard_output
 from tasks.settings import settings_of
 from tests.cli import QUIET, Result, call, places
 
@@ -154,6 +156,30 @@ def test_a_checkpoint_is_not_overwritten(trained):
         result = call("mode=predict", f"checkpoint={checkpoint}", "input=run.py", f"output={best(trained)}", *places(trained[0]))
         assert result.code == 1
         assert "is the checkpoint, which would be overwritten; name another file" in result.err
+
+
+def test_links_and_pipes_take_predictions_and_stay_what_they_are(trained, written, tmp_path):
+    (tmp_path / "old.jsonl").write_text("old\n")
+    (tmp_path / "link.jsonl").symlink_to("old.jsonl")
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with ThreadPoolExecutor(1) as reader:
+        piped = reader.submit((tmp_path / "pipe.jsonl").read_text)
+        for name in ("link", "pipe"):
+            result = predict(trained, f"input={written}", f"output={tmp_path / name}.jsonl")
+            assert result.code == 0, result.err
+        assert piped.result().count("\n") == 60
+    assert (tmp_path / "link.jsonl").is_symlink()
+    assert (tmp_path / "pipe.jsonl").is_fifo()
+    assert (tmp_path / "old.jsonl").read_text() == piped.result()
+    assert predict(trained, f"input={written}", "output=/dev/null").code == 0
+
+
+@pytest.mark.parametrize(("stream", "said"), [("stdin", "standard input is closed"), ("stdout", "Standard output is closed")])
+def test_closed_streams_are_told(trained, monkeypatch, stream, said):
+    monkeypatch.setattr(sys, stream, None)
+    with pytest.raises(UserError, match=said), standard_output(Files(str(best(trained)), "-", None)):
+        with _examples(None, "-"):
+            pass
 
 
 def test_a_file_in_a_folder_of_the_input_is_not_overwritten(tmp_path):

@@ -99,7 +99,7 @@ class _Streamed(Operator):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Copies also of ``grad = 1``: what is saved serves another backward pass, and gradients may change in place."""
+        """Copies, also for ``grad = 1``: gradients may be changed in place, and what is saved serves another pass."""
         return *(None if t is None else grad * t for t in ctx.saved_tensors), None, None, None
 
 
