@@ -116,7 +116,7 @@ class Geometry:
             names = ", ".join(name for name, kind in MANIFOLDS.items() if issubclass(kind, kinds))
             raise ValueError(
                 f"{model} is defined on {names}, not with geometry={self.name}; "
-                f"choose geometry={' or '.join(fitting)}, or another model"
+                f"choose geometry={' or '.join(fitting)}, or another model, as by encoder=..."
             )
 
     def check_options(self) -> None:

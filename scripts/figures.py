@@ -136,7 +136,7 @@ def draw(figures: Sequence[str], runs: Sequence[Run], options: FigureOptions) ->
                 print(f"left out {name}: {error}", file=sys.stderr)
     if EVERY in figures and failures:
         place = shlex.join(str(run.folder) for run in runs)
-        example = f"python scripts/figures.py {next(iter(failures))} {place} says why, and so on"
+        example = f"one that is named says why: python scripts/figures.py {next(iter(failures))} {place}"
         print(called(f"left out: {', '.join(failures)}; {example}"), file=sys.stderr)
         for reason, count in collections.Counter(failures.values()).items():
             if count > 1:  # as of a run without a checkpoint

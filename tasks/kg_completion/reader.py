@@ -12,7 +12,7 @@ from tasks.batches import SPLITS
 from tasks.errors import UserError
 from tasks.fingerprints import contents_sha256
 from tasks.name_tables import Row, read_names
-from tasks.reading import UNREADABLE, open_bytes, other_separator, reason, to_utf8
+from tasks.reading import LONGEST, UNREADABLE, open_bytes, other_separator, reason, to_utf8
 from tasks.separators import DOUBLED, is_csv
 from tasks.split_column import SPLIT, require_train, split_of
 
@@ -147,6 +147,10 @@ class TripleReader:
         except UnicodeDecodeError as error:
             beginning = b"" if self.lines else text
             fault = f"is not UTF-8 ({error.reason}); {to_utf8(beginning)}"
+        if b"\0" in name:
+            fault = "has a NUL character, so it is no text"
+        elif len(name) > LONGEST:
+            fault = f"has a name of more than {LONGEST:,} bytes"
         if fault:
             lines = text.split(b"\n")
             names = (map(_without_quotes, line.split(b"\t")) for line in lines)

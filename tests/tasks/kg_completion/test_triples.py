@@ -122,6 +122,8 @@ def test_a_header_is_suspected(tmp_path, headers, files):
         ("\tr\tb\n", "line 1 has an empty head"),
         ("a\tr\t\r\n", "line 1 has an empty tail"),
         ("a\tr\tb\na\tr\t  \n", "line 2 has a name of blanks only"),
+        ("a\tr\tb\na\tr\tc\0\n", "line 2 has a NUL character, so it is no text"),
+        (f"a\tr\tb\na\tr\t{'c' * (1 << 24)}d\n", "line 2 has a name of more than 16,777,216 bytes"),
         ("a\tr\tb\n\na\tr\tc\n", "line 2 is blank"),
         (b"a\tr\tb\na\tr\tb\nc\tr\t\xff\xfe\n", r"line 3 is not UTF-8 .*; `iconv -f WINDOWS-1252"),
         ("\ufeffa\tr\tb\n".encode("utf-16-le"), r"line 1 is not UTF-8 .*; `iconv -f UTF-16 -t"),
