@@ -66,6 +66,7 @@ def ends_with_its_reader() -> Iterator[None]:
     """Where what reads standard output ends first, as `head` does, the program ends without a word, with code 1. Raises
     the BrokenPipeError of another pipe."""
     try:
+        replace_closed_output()
         yield
         sys.stdout.flush()
     except BrokenPipeError:
@@ -75,6 +76,14 @@ def ends_with_its_reader() -> Iterator[None]:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else the interpreter complains when it ends
         sys.exit(1)
+
+
+def replace_closed_output() -> bool:
+    """Whether standard output was closed when the program began; what is printed then goes nowhere."""
+    if sys.stdout is not None:
+        return False
+    sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the program ends
+    return True
 
 
 class UserError(ValueError):

@@ -20,7 +20,7 @@ from hyperbolic.native import build as native
 from tasks import explanation
 from tasks import resume as resuming
 from tasks.base import Task, TaskData
-from tasks.errors import UserError, one_of
+from tasks.errors import UserError, one_of, replace_closed_output
 from tasks.folders import whole_file
 from tasks.machine import choose_kernels, choose_threads
 from tasks.outcome import Outcome
@@ -111,12 +111,12 @@ def standard_output(files: Files | None) -> Iterator[TextIO]:
 
     files: of mode=predict, which are checked before anything is read; None in another mode.
     """
-    stream = sys.stdout
+    is_closed, stream = replace_closed_output(), sys.stdout
     if files is None:
         yield stream
         return
     files.check()
-    if stream is None and files.to_standard_output:
+    if is_closed and files.to_standard_output:
         raise UserError("Standard output is closed; name a file for the predictions, as output=predictions.jsonl.")
     with contextlib.redirect_stdout(sys.stderr) if files.to_standard_output else contextlib.nullcontext():
         yield stream

@@ -177,9 +177,10 @@ def test_links_and_pipes_take_predictions_and_stay_what_they_are(trained, writte
 @pytest.mark.parametrize(("stream", "said"), [("stdin", "standard input is closed"), ("stdout", "Standard output is closed")])
 def test_closed_streams_are_told(trained, monkeypatch, stream, said):
     monkeypatch.setattr(sys, stream, None)
-    with pytest.raises(UserError, match=said), standard_output(Files(str(best(trained)), "-", None)):
-        with _examples(None, "-"):
-            pass
+    with pytest.raises(UserError, match=said), standard_output(Files(str(best(trained)), "-", None)), _examples(None, "-"):
+        pass
+    if stream == "stdout":
+        sys.stdout.close()
 
 
 def test_a_file_in_a_folder_of_the_input_is_not_overwritten(tmp_path):
