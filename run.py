@@ -89,7 +89,7 @@ def main() -> int:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra hands its errors on, to be reported in one paragraph
     code = 1
     try:
-        overview.check_flags(sys.argv[1:])
+        overview.check_words(sys.argv[1:])
         words[:] = with_quotes(own.choose(overview.many_first(sys.argv[1:]), looks=True))
         sweeper.register()
         sys.argv[1:] = stored.choose(words)

@@ -36,18 +36,15 @@ OF_A_FOLDER = (  # data.dir
     "task=kg", "task=typing", "task=nli", "task=documents", "task=graph", "task=graph_nc", "task=translation",
 )  # fmt: skip
 MODES = ("fit", "test", "predict")
-MOST = 2**63  # whole numbers of a checkpoint are below
+LIMIT = 2**63  # whole numbers of a checkpoint are below
 TASK = ("name", "data", "model", "module")  # every task has these, and what its file declares
 
 
-def _check_sizes(values: Mapping[str, Any]) -> None:
-    """Raises ConfigError for a whole number that a checkpoint does not keep, and for validations every 0 epochs."""
+def _check_whole_numbers(values: Mapping[str, Any]) -> None:
+    """Raises ConfigError for a whole number that a checkpoint could not keep."""
     for key, value in flat(values).items():
-        if isinstance(value, int) and not -MOST <= value < MOST:
-            raise ConfigError(f"{key}={brief(value)}: whole numbers lie from -2**63 to 2**63 - 1.")
-    every = values["trainer"]["check_val_every_n_epoch"]
-    if isinstance(every, int) and every < 1:
-        raise ConfigError(f"trainer.check_val_every_n_epoch must be at least 1, and it is {every}.")
+        if isinstance(value, int) and not -LIMIT <= value < LIMIT:
+            raise ConfigError(f"{key}={brief(value)}: take a whole number from -2**63 to 2**63 - 1, which files keep.")
 
 
 def check(cfg: DictConfig) -> dict[str, Any]:
@@ -87,7 +84,12 @@ def check(cfg: DictConfig) -> dict[str, Any]:
             f"{cfg.task.name} {own}. Leave data.dir out, or choose such a task."
         )
     values = files.plain(cfg)
-    _check_sizes(values)
+    _check_whole_numbers(values)
+    every = values["trainer"]["check_val_every_n_epoch"]
+    if isinstance(every, int) and every < 1:
+        raise ConfigError(f"trainer.check_val_every_n_epoch must be at least 1, and it is {every}.")
+    if nameless := [key for key, value in values["paths"].items() if value == ""]:
+        raise ConfigError(f"paths.{nameless[0]} is empty; name a folder, or leave it out.")
     check_targets(values)
     if cfg.probe.checkpoint is not None and "probed" not in parameters("task.data", values["task"]["data"]):
         raise ConfigError(

@@ -43,13 +43,14 @@ def answer(words: Sequence[str]) -> bool:
     return False
 
 
-def check_flags(words: Sequence[str]) -> None:
-    """Raises UserError for a setting that is written as the flags of other programs are, and for a folder without a
-    name, as of a variable of the shell that is not set, which would be the root of the file system."""
+def check_words(words: Sequence[str]) -> None:
+    """Raises UserError for a setting that is written as the flags of other programs are, for a group that is given a
+    list of lists, and for a folder without a name, as of a variable of the shell that is not set: before Hydra makes
+    the run's folder, which would be at the root of the file system."""
     for word in words:
         flag, equals, value = word.partition("=")
         if equals and re.fullmatch(r"\+*paths\.(data|output|cache)_dir", flag) and value.strip("'\"") == "":
-            raise UserError(f"{word}: the folder has no name; give one, as {flag}=outputs.")
+            raise UserError(f"{word}: the folder has no name; give one, or leave the setting out.")
         if value.startswith("[[") and (own.OURS / flag.lstrip("+")).is_dir():
             raise UserError(f"{word}: name one file of configs/{flag}, as --help lists them.")
         if flag.startswith("--") and flag not in FLAGS:

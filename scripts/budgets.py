@@ -67,10 +67,10 @@ def budget(run: Record, theirs: int | None) -> str:
         return "an unknown number of steps"
     patience = run["config"].get("trainer", {}).get("patience")
     if patience:
-        known = "its authors' are not entered here" if theirs is None else f"its authors': {theirs:,}"
+        known = "its authors' are not in this repository" if theirs is None else f"its authors': {theirs:,}"
         return f"at most {ours:,} steps ({known}), fewer where {patience} validations in a row were not better"
     if theirs is None:
-        return f"{ours:,} steps (its authors' are not entered here)"
+        return f"{ours:,} steps (its authors' are not in this repository)"
     return f"{ours:,} steps, {100 * ours / theirs:.3g} % of its authors' {theirs:,}"
 
 

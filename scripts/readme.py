@@ -82,9 +82,10 @@ def composability(path: Path) -> str:
     closing = (
         "compile: `torch.compile(fullgraph=True)` of both passes, by Inductor; fullgraph: the same graphs, run as they "
         'are (`backend="aot_eager"`); export: with a dynamic batch; twice: a second derivative; trace: '
-        "`torch.jit.trace`. All but autocast in float64. Euclidean attention is PyTorch's own one, which on a CPU has "
-        "no forward-mode and no second derivative; with more than 64 keys Lorentz attention uses it too, and has "
-        "no second derivative then."
+        "`torch.jit.trace`, which warns of checks of shapes. What `torch.export.save` wrote needs "
+        "`import hyperbolic.layers` before `torch.export.load`, which makes the operators known. All but autocast in "
+        "float64. Euclidean attention is PyTorch's own, which on a CPU has no forward-mode and no second derivative; "
+        "with more than 64 keys Lorentz attention uses it too, and has no second derivative then."
     )
     return "\n".join([*lines, "", closing])
 

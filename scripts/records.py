@@ -47,8 +47,8 @@ def read(path: Path) -> Record:
 
     Raises RecordError where the file is no JSON object, holds NaN or infinity, or is larger than a record should be.
     """
-    if not path.is_file():
-        raise RecordError(f"{path} is no file; remove it, or name the records to read.")
+    if path.is_dir():
+        raise RecordError(f"{path} is a folder, and no record; move it, or name the records to read.")
     if path.stat().st_size > MAX_BYTES:
         raise RecordError(
             f"{path}: {path.stat().st_size} bytes, and a record has at most {MAX_BYTES}. "

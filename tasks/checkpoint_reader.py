@@ -1,6 +1,7 @@
 """Reading a checkpoint from a stranger: what comes out is tensors and plain values, and nothing is executed."""
 
 import pickletools
+import struct
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +15,7 @@ MOST_DEPTH = 100  # of nodes; ours have ten
 MOST_OPERATIONS = 5_000_000  # of a pickle, which take some ten seconds; ours have some ten thousand
 TOO_DEEP = f"its nodes are nested more than {MOST_DEPTH} deep"
 ZIP = b"PK\x03\x04"  # how a zip archive begins; torch reads other files as pickles
+_ENDS = 56, 20, 22  # bytes of the three records at the end of an archive, of which the first two are for 64 bits
 LEAVES = (bool, int, float, str, bytes, type(None))
 _TUPLES = {"TUPLE": None, "EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}  # how many values each takes
 
@@ -39,9 +41,7 @@ def load(file: str | Path, device: torch.device | str) -> Any:
         if stream.read(len(ZIP)) != ZIP:
             raise ValueError("it is no zip archive, as torch.save writes them")
         stream.seek(0)
-        with zipfile.ZipFile(stream) as parts:
-            check_sizes(parts)
-        stream.seek(0)
+        check_archive(Path(file))
         _check_tuples(torch._C.PyTorchFileReader(stream).get_record("data.pkl"))
         stream.seek(0)
         with torch.sparse.check_sparse_tensor_invariants():
@@ -49,15 +49,22 @@ def load(file: str | Path, device: torch.device | str) -> Any:
     return _plain(values, {}, 0)[0]
 
 
-def check_sizes(parts: zipfile.ZipFile) -> None:
-    """Raises ValueError unless all members are stored, as by `torch.save`, and within the file: a compressed one may be
-    a thousand times as long as the file."""
-    stream = parts.fp
-    assert stream is not None
-    here = stream.tell()
-    length = stream.seek(0, 2)
-    stream.seek(here)
-    members = parts.infolist()
+def check_archive(file: Path) -> None:
+    """Raises ValueError unless a zip archive has one directory, at its end, and all members are stored, as `torch.save`
+    writes them, and fit into the file: a compressed one may be a thousand times as long, and of a file that has two
+    directories torch reads another one than Python does."""
+    length = file.stat().st_size
+    with file.open("rb") as stream:
+        stream.seek(max(length - sum(_ENDS), 0))
+        ends = stream.read()
+    end, size, start = length - _ENDS[2], *struct.unpack("<2L", ends[-10:-2])
+    if ends[-sum(_ENDS[1:]) :].startswith(b"PK\6\7"):  # with 64 bits
+        end, size, start = length - sum(_ENDS), *struct.unpack("<2Q", ends[40:56])
+        start = start if struct.unpack("<Q", ends[64:72]) == (end,) else -1
+    if not ends[-_ENDS[2] :].startswith(b"PK\5\6") or start + size != end:
+        raise ValueError("it is no archive with its directory at the end, as torch.save writes them")
+    with zipfile.ZipFile(file) as parts:
+        members = parts.infolist()
     if any(m.compress_type != zipfile.ZIP_STORED for m in members) or sum(m.file_size for m in members) > length:
         raise ValueError("its members are compressed or overlap, which those of torch.save do not")
 

@@ -23,7 +23,7 @@ def guess_columns(
     guess = known | dict(zip(missing, (name for name in free if name in longest), strict=False))
     if known["label"] is None:
         values = {name: len({*columns[name]}) for name in free if name not in longest}
-        # a column with one value tells no classes apart, and of two that differ in each row one of words is likelier
+        # a column with one value tells no classes apart; of several with as few values one without digits is likelier
         digits = {name: sum(any(map(str.isdigit, cell)) for cell in columns[name]) for name in values}
         guess["label"] = min(values, key=lambda name: (values[name] < 2, values[name], digits[name]), default=None)
     complete = {field: name for field, name in guess.items() if name is not None}

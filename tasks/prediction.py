@@ -86,7 +86,8 @@ class Files:
         if self.output is None or self.to_standard_output:
             return
         output = Path(self.output)
-        if output.is_dir() or not output.absolute().parent.is_dir():
+        leads_nowhere = output.is_symlink() and not output.exists()
+        if output.is_dir() or leads_nowhere or not output.absolute().parent.is_dir():
             raise UserError(f"output={output} cannot be written; name a file in a folder that exists.")
         for key in ("input", "checkpoint"):
             place = Path(getattr(self, key) or "")
@@ -323,10 +324,11 @@ def _output_stream(target: str | None, stdout: TextIO) -> Iterator[TextIO]:
         stdout.flush()
         return
     opened = gzip.open if is_packed(Path(target)) else open
-    place = Path(target).resolve()  # of a link, what it points to
-    is_special = place.exists() and not place.is_file()  # a device or a pipe, which takes lines as they come
+    place = Path(target)
+    # A device, a pipe, or what a shell has opened, takes lines as they come; a link stays, and its file is written.
+    is_open = place.exists() and (not place.is_file() or place.absolute().parts[1] in ("dev", "proc"))
     with (
-        contextlib.nullcontext(place) if is_special else whole_file(place) as part,
+        contextlib.nullcontext(place) if is_open else whole_file(place.resolve()) as part,
         opened(part, "wt", encoding="utf-8") as stream,
     ):
         yield stream

@@ -19,7 +19,7 @@ from hyperbolic.diagnostics import find_nonfinite
 from tasks import exported
 from tasks.base import Task
 from tasks.checkpoint_parts import Origin, has_parts, selection
-from tasks.checkpoint_reader import check_sizes, load
+from tasks.checkpoint_reader import check_archive, load
 from tasks.checkpoints import AVERAGE, BEFORE, BEST, LAST, epoch_files, epoch_of
 from tasks.errors import UserError, quoted
 from tasks.fingerprints import other_parts
@@ -50,8 +50,8 @@ def read(path: Path, setting: str, states: tuple[str, ...] = STATES["test"]) -> 
         near = f" Of the {len(runs)} runs in this folder the newest is {runs[-1].parent}." if runs else ""
         raise UserError(f"{setting}: there is no checkpoint {file}. Runs keep theirs in <folder>/checkpoints.{near}")
     try:
+        check_archive(file)
         with zipfile.ZipFile(file) as parts:  # torch does not look whether they are what was written
-            check_sizes(parts)
             if damaged := parts.testzip():
                 raise ValueError(f"the checksum of {damaged} is wrong")
         checkpoint = load(file, "cpu")

@@ -3,6 +3,7 @@ data, so that nothing in it is executed or imported."""
 
 import collections
 import copy
+import io
 import math
 import shutil
 import sys
@@ -351,6 +352,23 @@ def test_a_compressed_archive_is_not_unpacked(tmp_path):
         load(tmp_path / "y.ckpt", "cpu")
     with pytest.raises(UserError, match="compressed"):
         resume.read(tmp_path / "y.ckpt", "checkpoint=y.ckpt")
+
+
+def test_an_archive_with_a_second_directory_is_not_read(tmp_path):
+    """Python's reader takes the directory that stands right before the end, torch's the one that the end names."""
+    torch.save({"a": 1}, tmp_path / "x.ckpt")
+    whole = (tmp_path / "x.ckpt").read_bytes()
+    decoy = io.BytesIO()
+    with zipfile.ZipFile(decoy, "w") as other:
+        other.writestr("x/data.pkl", b"")
+    directory = decoy.getvalue()[decoy.getvalue().index(b"PK\1\2") : -22]
+    for place in (len(whole) - 22, len(whole) - 42, len(whole) - 98):
+        (tmp_path / "y.ckpt").write_bytes(whole[:place] + directory + whole[place:])
+        with pytest.raises(ValueError, match="directory at the end"):
+            load(tmp_path / "y.ckpt", "cpu")
+    (tmp_path / "y.ckpt").write_bytes(whole[:-2] + b"\1\0x")
+    with pytest.raises(ValueError, match="directory at the end"):
+        load(tmp_path / "y.ckpt", "cpu")
 
 
 def test_what_is_no_plain_value_is_refused_and_tensors_are_nothing_more(tmp_path):

@@ -114,9 +114,9 @@ class NeighbourSum(Operator):
         pairs = (target, source, reverse_target, order)
         of_pairs = all(t.shape == weights.shape for t in pairs)
         is_whole = all(t.dtype is torch.int64 for t in (*pairs, offsets, reverse_offsets))
-        ends = offsets.shape == (n_targets + 1,) and reverse_offsets.shape == (len(x) + 1,)
-        dtypes_fit = x.dtype is weights.dtype in (torch.float32, torch.float64)
-        return x.dim() == 2 and ends and of_pairs and is_whole and dtypes_fit
+        ends = x.dim() == 2 and offsets.shape == (n_targets + 1,) and reverse_offsets.shape == (len(x) + 1,)
+        dtypes_fit = x.dtype is weights.dtype and x.dtype in (torch.float32, torch.float64)
+        return ends and of_pairs and is_whole and dtypes_fit
 
     @staticmethod
     def check(x: Tensor, weights: Tensor, *others: Any) -> None:

@@ -284,7 +284,7 @@ def _run(command: list[str]) -> str:
     """What a command prints; compilers' messages may be in another encoding than UTF-8."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        command, stdout=pipe, stderr=pipe, encoding="utf-8", errors="replace", start_new_session=True
+        command, stdout=pipe, stderr=pipe, encoding="utf-8", errors="replace", process_group=0
     ) as process:
         _running.add(process)
         try:
@@ -307,7 +307,10 @@ def kill_compilers() -> None:
 
 def _kill(process: subprocess.Popen[str]) -> None:
     with contextlib.suppress(OSError):  # it has ended
-        os.killpg(process.pid, signal.SIGKILL)
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
 
 
 def _threads() -> list[str]:

@@ -65,9 +65,9 @@ def build(say: Callable[[str], None]) -> int:
 @contextlib.contextmanager
 def _compilations(names: list[str], cores: int) -> Iterator[list[Future[bool]]]:
     """What compiles each source, so many at a time; upon Ctrl-C, or a signal that is handled as it is, all end."""
-    pool = ThreadPoolExecutor(cores)
-    jobs = [pool.submit(_compile, name) for name in names]
+    pool, jobs = ThreadPoolExecutor(cores), []
     try:
+        jobs += [pool.submit(_compile, name) for name in names]
         yield jobs
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)

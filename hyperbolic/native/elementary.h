@@ -120,6 +120,7 @@ template <class T> inline T arsinh(T z, T &root) {
     const T rest = a > root ? a : root, sum = rest + a;
     const T lost = (a - (sum - rest)) + T(0.5) * std::fma(a, a, std::fma(-root, root, T(1)));
     const T value = std::copysign(log(sum) + (a >= T(1) ? T(0) : lost * (root - a)), z);
+    root = a <= largest ? root : a;
     return a <= largest ? value : z;
 }
 

@@ -144,12 +144,13 @@ class TripleReader:
     def _check_name(self, name: bytes, text: bytes) -> None:
         try:
             fault = None if name.decode("utf-8").strip() else "has a name of blanks only"
+            if b"\0" in name:
+                text.decode("utf-8")  # not possible of UTF-16, where names may be
+                fault = "has a NUL character, so it is no text"
         except UnicodeDecodeError as error:
             beginning = b"" if self.lines else text
             fault = f"is not UTF-8 ({error.reason}); {to_utf8(beginning)}"
-        if b"\0" in name:
-            fault = "has a NUL character, so it is no text"
-        elif len(name) > LONGEST:
+        if fault is None and len(name) > LONGEST:
             fault = f"has a name of more than {LONGEST:,} bytes"
         if fault:
             lines = text.split(b"\n")

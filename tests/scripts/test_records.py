@@ -72,5 +72,5 @@ def test_an_unreadable_record_is_named(tmp_path, write_record, text, words):
 
 def test_a_folder_called_as_a_record_is_named(tmp_path):
     (tmp_path / "record.json").mkdir()
-    with pytest.raises(RecordError, match="is no file"):
+    with pytest.raises(RecordError, match="is a folder"):
         read(tmp_path / "record.json")

@@ -4,7 +4,6 @@ import io
 import json
 import os
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -161,17 +160,23 @@ def test_a_checkpoint_is_not_overwritten(trained):
 def test_links_and_pipes_take_predictions_and_stay_what_they_are(trained, written, tmp_path):
     (tmp_path / "old.jsonl").write_text("old\n")
     (tmp_path / "link.jsonl").symlink_to("old.jsonl")
+    (tmp_path / "loop.jsonl").symlink_to("loop.jsonl")
     os.mkfifo(tmp_path / "pipe.jsonl")
-    with ThreadPoolExecutor(1) as reader:
-        piped = reader.submit((tmp_path / "pipe.jsonl").read_text)
-        for name in ("link", "pipe"):
-            result = predict(trained, f"input={written}", f"output={tmp_path / name}.jsonl")
-            assert result.code == 0, result.err
-        assert piped.result().count("\n") == 60
+    reader = os.open(tmp_path / "pipe.jsonl", os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(reader, True)
+    ends = os.pipe()
+    for place in ("link.jsonl", "pipe.jsonl", f"/dev/fd/{ends[1]}", "/dev/null"):
+        result = predict(trained, f"input={written}", "task.module.top_k=1", f"output={tmp_path / place}")
+        assert result.code == 0, result.err
     assert (tmp_path / "link.jsonl").is_symlink()
     assert (tmp_path / "pipe.jsonl").is_fifo()
-    assert (tmp_path / "old.jsonl").read_text() == piped.result()
-    assert predict(trained, f"input={written}", "output=/dev/null").code == 0
+    text = (tmp_path / "old.jsonl").read_bytes()
+    assert text.count(b"\n") == 60
+    for descriptor in (reader, ends[0]):
+        assert os.read(descriptor, 1 << 16) == text
+    for descriptor in (reader, *ends):
+        os.close(descriptor)
+    assert "cannot be written" in predict(trained, f"input={written}", f"output={tmp_path}/loop.jsonl").err
 
 
 @pytest.mark.parametrize(("stream", "said"), [("stdin", "standard input is closed"), ("stdout", "Standard output is closed")])
