@@ -445,7 +445,7 @@ class TestRegistry:
         for model, options, fitting in (
             (MuR, {"init_std": 0.1}, "euclidean or hatt or poincare .*klein_tangent"),
             (Rotation, {"init_std": 0.1, "learn_c_per_relation": False}, "euclidean or hatt or poincare"),
-            (TransE, {"margin": 1.0, "p": 1}, "euclidean or hatt, or another model$"),
+            (TransE, {"margin": 1.0, "p": 1}, "euclidean or hatt, or another model, as by encoder="),
         ):
             with pytest.raises(ValueError, match=rf"{model.__name__} is defined on .*, not with geometry=mine; .*{fitting}"):
                 model(g, **sizes, **options)
