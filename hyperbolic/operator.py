@@ -67,14 +67,15 @@ class _Own:
 class Operator(torch.autograd.Function):
     """Base class of the operations, which :func:`operator` decorates; see the module's documentation.
 
-    Subclasses have the static methods ``plain`` and ``fits``, which take the arguments of the schema (without ``fits``
-    all do), beside ``forward`` and ``backward``, which write into none of their arguments. ``fake`` makes results of
-    the right shapes, dtypes and device, where that is less work than ``plain``. ``check`` raises where whoever calls
-    the operator itself has not checked what the passes rely on, as indices. ``cuda`` has the passes for tensors on a
-    GPU, where they are others; ``anywhere`` is true where the same serve any device. ``fuses`` is false where there are
-    such passes, or the formula is a loop over steps or one operation: it is not compiled there. ``opaque`` is false
-    where compiled code does better with the formula, which its compiler makes one pass of. ``settings`` of Inductor are
-    the compiled formula's own.
+    Subclasses have the static methods ``plain`` and ``fits``, which take the arguments of the schema (without
+    ``fits`` all do), beside ``forward`` and ``backward``, which write into none of their arguments. ``fake`` makes
+    results of the right shapes, dtypes and device, where that is less work than ``plain``. ``check`` raises where
+    whoever calls the operator itself has not checked what the passes rely on, as indices. A forward pass may leave
+    its gradients in the list ``ctx.own_grads``, which the backward pass gives away and clears: of a second one it
+    is run again. ``cuda`` has the passes for tensors on a GPU, where they are others; ``anywhere`` is true where
+    the same serve any device. ``fuses`` is false where there are such passes, or the formula is a loop over steps
+    or one operation: it is not compiled there. ``opaque`` is false where compiled code does better with the
+    formula, which its compiler makes one pass of. ``settings`` of Inductor are the compiled formula's own.
     """
 
     name: ClassVar[str]
@@ -283,6 +284,10 @@ def _keep_arguments(cls: type[Operator]) -> None:
         if torch.is_grad_enabled() or switch.is_batched(grads):
             arguments = fusion.merge(saved[ctx.n_own :], ctx.others)
             return fusion.gradients(cls.plain, arguments, grads, ctx.needs_input_grad)
+        if getattr(ctx, "own_grads", None) == []:
+            step = _Pass(ctx.needs_input_grad)
+            forward(step, *fusion.merge(saved[ctx.n_own :], ctx.others))
+            return backward(step, *grads)
         return backward(_Own(ctx, saved[: ctx.n_own]), *grads)
 
     cls.forward, cls.backward = staticmethod(keeping), staticmethod(differentiable)  # type: ignore[method-assign]

@@ -78,7 +78,7 @@ def _forward(
                 set_product(grad_x[rows], z, part.w, add=part.columns.start > 0)
             if part.grad_w is not None:
                 set_product(part.grad_w, z.T, some, add=r > 0)
-    ctx.save_for_backward(*grads)
+    ctx.own_grads = grads
     return total
 
 
@@ -99,8 +99,10 @@ class _Streamed(Operator):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Copies, also for ``grad = 1``: gradients may be changed in place, and what is saved serves another pass."""
-        return *(None if t is None else grad * t for t in ctx.saved_tensors), None, None, None
+        """Gives away what the forward pass has made, which is as large as the weights: no copy."""
+        grads = [t if t is None or grad == 1 else t.mul_(grad) for t in ctx.own_grads]
+        ctx.own_grads.clear()
+        return *grads, None, None, None
 
 
 @operator(
