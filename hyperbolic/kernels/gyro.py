@@ -17,12 +17,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from hyperbolic.numerics import BALL_EPS, limit
+from hyperbolic.numerics import BALL_EPS, artanhc, limit
 
 _NEAR = 0.9  # squared norm up to which 1 - |x|^2 keeps nearly all digits
 _SMALL = 0.02  # squared norm under which functions of a norm come from their series, with all derivatives
 _TANH = (1.0, -1 / 3, 2 / 15, -17 / 315, 62 / 2835, -1382 / 155925, 21844 / 6081075, -929569 / 638512875)
-_ARTANH = tuple(1 / (2 * n + 1) for n in range(10))
 
 
 class Constants(NamedTuple):
@@ -70,15 +69,6 @@ def tanhc(square: Tensor, limits: Constants | None = None) -> tuple[Tensor, Tens
     scale = torch.where(small, near, clamp(torch.tanh(inside), 0, k.bound) / r)
     gap = torch.where(small, 1 - square * near.square(), clamp(inside.cosh().square().reciprocal(), k.least_gap, 1))
     return scale, gap
-
-
-def artanhc(gap: Tensor) -> Tensor:
-    """``artanh(r)/r = log((1 + r)^2/g) / (2r)`` from the gap ``g = 1 - r^2``: accurate at 0 and at the boundary."""
-    square = 1 - gap
-    small = square < _SMALL
-    r = torch.where(small, 0.5, square).sqrt()
-    far = (2 * r.log1p() - gap.log()) / (2 * r)
-    return torch.where(small, _series(_ARTANH, torch.where(small, square, 0)), far)
 
 
 def log_origin(x: Tensor, gap: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hyperbolic.kernels import gyro
 from hyperbolic.nonlinearity import NONLINEARITIES
-from hyperbolic.numerics import ball_gap, sqnorm
+from hyperbolic.numerics import artanhc, ball_gap, sqnorm
 
 PHI = tuple(NONLINEARITIES)  # operators take their numbers
 _COMPILED = 4  # the first of them are in C++ and Triton, too
@@ -82,7 +82,7 @@ def input_side(x: Tensor, weight: Tensor, c: Tensor, limits: gyro.Constants | No
     limits = limits or gyro.constants(x)
     gap = gyro.clamped((1 - c * sqnorm(x)).to(x.dtype), limits.least_gap, 1)
     y = (x.flatten(1, 2) @ weight.flatten(1, 2).mT).unflatten(1, x.shape[1:3])
-    y = (gyro.artanhc(gap) * c.sqrt().to(x.dtype)) * y
+    y = (artanhc(gap) * c.sqrt().to(x.dtype)) * y
     y = y.permute(2, 0, 3, 1).unflatten(2, (gates, hidden)).contiguous()
     scale, u_gap = gyro.tanhc((y * y).sum(-2, keepdim=True), limits)
     return scale * y, u_gap
