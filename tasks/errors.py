@@ -57,7 +57,8 @@ def _cut(text: str) -> str:
 def quoted(text: str) -> str:
     """A text in the quotes in which Hydra reads it as a value, as `configs.words.quoted` has them: for messages that
     name a word of the command line."""
-    escaped = re.sub(r'(\\*)"', r'\1\1\\"', text)  # a backslash counts in front of a quote alone
+    escaped = re.sub(r'(\\*)"', r'\1\1\\"', text)  # a backslash counts in front of a quote alone,
+    escaped = re.sub(r"(\\+)$", r"\1\1", escaped)  # as of the last one
     return f'"{escaped}"'
 
 

@@ -78,7 +78,8 @@ LATER = {
 # What must be the same for a checkpoint to be tested; "data" is TaskData.identity.
 TESTED = (
     "task.name", "task.model", "task.data.limits", "task.data.vectors.c", "task.data.feature_norm",
-    "task.data.standardize", "data", "geometry", "encoder",
+    "task.data.standardize", "task.data.normalize", "task.data.tokenizer", "task.data.lower", "task.data.ends", "data",
+    "geometry", "encoder",
 )  # fmt: skip
 NAME = re.compile(r"\w[^/\\${}\x00-\x1f\x7f]{0,199}")  # of an experiment or a run, as part of a path
 

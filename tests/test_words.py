@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.words import quoted, value_of, with_quotes, working_form
+from tasks import errors
 from tasks.resume import word
 from tests.cli import QUIET, SHORT, call
 
@@ -52,6 +53,7 @@ def test_a_word_that_names_a_file_is_its_name(tmp_path):
 def test_a_text_in_quotes_is_that_text(text):
     assert read(f"a={quoted(text)}") == text
     assert value_of(f"a={quoted(text)}") == text
+    assert read(f"a={errors.quoted(text)}") == text, "in messages"
 
 
 @given(TEXT)

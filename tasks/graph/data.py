@@ -152,8 +152,8 @@ class NodeData(GraphData):
     def model_sizes(self) -> dict[str, Any]:
         graph = self.graph
         classes = graph.classes or tuple(str(k) for k in range(graph.n_classes))
-        train = np.unique(self._nodes["train"])  # of splits that overlap some stand there twice
-        counts = tuple(np.bincount(np.asarray(graph.labels)[train], minlength=len(classes)).tolist())
+        labels = np.asarray(graph.labels)[self._nodes["train"]]
+        counts = tuple(np.bincount(labels, minlength=len(classes)).tolist())
         return super().model_sizes | {"classes": classes, "n_classes": len(classes), "class_counts": counts}
 
     def load(self) -> dict[str, Split]:

@@ -26,7 +26,8 @@ def planetoid(folder: Path, name: str, labelled: bool) -> Graph:
     """Cora, Citeseer or PubMed from the files ind.<name>.x, .y, .tx, .ty, .allx, .ally, .graph and .test.index.
 
     Nodes for the test are those of the index; train is the first nodes, as many as y has, and dev the next 1000
-    (HGCN's program; 500 in Planetoid's). Nodes of the test that have no features (Citeseer) get zeros and no label.
+    (HyboNet's program; 500 in HGCN's and Planetoid's). Nodes of the test that have no features (Citeseer) get zeros
+    and no label.
     """
     files = _present(folder, *(f"ind.{name}.{part}" for part in (*PLANETOID, "graph", "test.index")))
     source = SOURCE.format(name=folder.name)

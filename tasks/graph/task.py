@@ -60,7 +60,7 @@ class LinkTask(_WholeGraph):
     """Which pairs of nodes have an edge? Areas under the curves of the test's edges and as many other pairs.
 
     Metrics: auc, the area under the ROC curve (scikit-learn's roc_auc_score); average_precision; auc_and_precision,
-    their mean, which selects in HGCN's program; loss.
+    their mean, which selects in HGCN's program; loss, of the objective, with as many wrong links as edges.
 
     objective: fermi_dirac, binary cross-entropy of the model's probabilities, the mean over edges plus the mean over
     wrong links; hinge (HyboNet's program), the mean of ``max(0, margin - s_edge + s_wrong)`` and of the constant margin
@@ -122,28 +122,28 @@ class LinkTask(_WholeGraph):
 
     def _evaluation(self, batch: dict[str, Tensor]) -> Step:
         scores = self.model.scores(self.all_points(), batch["pair"])
-        logits = self.model.logits(scores)
-        loss = F.binary_cross_entropy_with_logits(logits, batch["label"].to(logits.dtype))
         columns = scores.new_zeros(3, self.n_evaluated, dtype=torch.float64)  # each pair has a place in the sums
         columns[:, batch["row"]] = torch.stack(
-            [scores.double(), batch["label"].double(), torch.ones_like(logits).double()]
+            [scores.double(), batch["label"].double(), torch.ones_like(scores).double()]
         )
-        return Step(loss, {"examples": len(scores), "loss": loss.detach() * len(scores), "scores": columns})
+        return Step(scores.new_zeros(()), {"examples": len(scores), "scores": columns})
 
     def summary(self, sums: dict[str, Any]) -> dict[str, float]:
-        metrics = {"loss": sums["loss"] / sums["examples"]}
-        if "scores" in sums:
-            scores, labels, there = sums["scores"]
-            scores, labels = scores[there > 0], labels[there > 0] > 0
-            if labels.all() or not labels.any():
-                raise UserError(
-                    f"The evaluation of {len(labels)} pairs has {'only' if labels.any() else 'no'} edges, and an area "
-                    "under a curve needs both kinds: evaluate more of them (trainer.limit_val_batches, "
-                    "trainer.limit_test_batches, task.data.eval_batch_size)."
-                )
-            auc, precision = roc_auc(scores, labels), average_precision(scores, labels)
-            metrics |= {"auc": auc, "average_precision": precision, "auc_and_precision": (auc + precision) / 2}
-        return metrics
+        if "scores" not in sums:
+            return {"loss": sums["loss"] / sums["examples"]}
+        scores, labels, there = sums["scores"]
+        scores, labels = scores[there > 0], labels[there > 0] > 0
+        if labels.all() or not labels.any():
+            raise UserError(
+                f"The evaluation of {len(labels)} pairs has {'only' if labels.any() else 'no'} edges, and an area "
+                "under a curve needs both kinds: evaluate more of them (trainer.limit_val_batches, "
+                "trainer.limit_test_batches, task.data.eval_batch_size)."
+            )
+        auc, precision = roc_auc(scores, labels), average_precision(scores, labels)
+        right, wrong = scores[labels], scores[~labels]
+        pairs = min(len(right), len(wrong))  # equally many where all are evaluated
+        loss = self._loss(right[:pairs], wrong[:pairs]).item()
+        return {"loss": loss, "auc": auc, "average_precision": precision, "auc_and_precision": (auc + precision) / 2}
 
     def predict(self, batch: dict[str, Tensor]) -> list[dict[str, Any]]:
         """{"probability": p, "score": s} of each pair: that they are linked, and minus their squared distance as

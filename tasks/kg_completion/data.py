@@ -61,14 +61,17 @@ class EvaluationQueries:
         return len(self.e)
 
     def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
-        """e, r, target (B,); offsets (B + 1,) and answers: those in `facts`, and e `without_self`."""
+        """e, r, target (B,); offsets (B + 1,) and answers: those in `facts`, and e `without_self`; excluded (B,): the
+        entity that is no candidate, e `without_self`, else -1."""
         e, r = self.e[index], self.r[index]
         offsets, answers = self.facts.answers(e, r)
         if self.without_self:  # e stands behind the answers of each query
             rows = torch.arange(len(e))
             order = torch.cat([rows.repeat_interleave(offsets.diff()), rows]).argsort(stable=True)
             offsets, answers = offsets + torch.arange(len(offsets)), torch.cat([answers, e])[order]
-        return {"e": e, "r": r, "target": self.target[index], "offsets": offsets, "answers": answers}
+        excluded = e if self.without_self else torch.full_like(e, -1)
+        targets = {"target": self.target[index], "excluded": excluded}
+        return {"e": e, "r": r, "offsets": offsets, "answers": answers} | targets
 
 
 class GraphData(TaskData):

@@ -66,6 +66,12 @@ class LinkPredictionOptions:
                 f"drawn, and objective={self.objective} with negatives={self.negatives} takes all entities; set "
                 "pool=null and self_share=0."
             )
+        if self.corrupt == "both" and (self.negatives is None or self.objective == "all_bce"):
+            raise UserError(
+                f"task.module.corrupt=both draws wrong heads, and objective={self.objective} with "
+                f"negatives={self.negatives} takes all entities as tails; take corrupt=tails, with "
+                "task.data.reciprocal=true for the heads."
+            )
         if self.pool is not None and self.corrupt == "both":
             raise UserError("task.module.pool draws tails only; take task.module.corrupt=tails.")
         if self.double_neg and (self.pool is not None or self.self_share or self.negatives is None):

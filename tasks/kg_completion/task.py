@@ -217,7 +217,7 @@ class LinkPredictionTask(Task):
         predictions = []
         self.known_triples = self.known_triples.to(batch["e"].device)
         for some, scores, answers in self._scored(batch):
-            e, r, target = (batch[key][some] for key in ("e", "r", "target"))
+            e, r, target, excluded = (batch[key][some] for key in ("e", "r", "target", "excluded"))
             has_target = target >= 0
             places = target.clamp_min(0)  # of a question without one, whose rank and score are not said
             ranks = _ranks(scores, places, answers)[self.options.ties].tolist() if has_target.any() else [0.0] * len(e)
@@ -225,8 +225,10 @@ class LinkPredictionTask(Task):
             if self.options.hide_known:
                 row = torch.arange(len(e), device=e.device).repeat_interleave(answers[0].diff())
                 scores[row, answers[1]] = -torch.inf
-                rows = has_target.nonzero().squeeze(1)
-                scores[rows, target[rows]] = right[rows]
+            rows = (excluded >= 0).nonzero().squeeze(1)
+            scores[rows, excluded[rows]] = -torch.inf
+            rows = has_target.nonzero().squeeze(1)
+            scores[rows, target[rows]] = right[rows]
             best, place = scores.topk(min(self.options.top_k, scores.shape[1]), -1)
             is_known = self.known_triples.contain(e.unsqueeze(-1), r.unsqueeze(-1), place)
             own = zip(has_target.tolist(), ranks, right.tolist(), strict=True)

@@ -55,6 +55,24 @@ def test_points_are_those_of_the_weights_that_there_are():
         assert len(task.predict(batch)) == len(batch["pair"])
 
 
+@pytest.mark.parametrize("objective", ["fermi_dirac", "hinge"])
+def test_the_loss_of_an_evaluation_is_that_of_the_objective(objective):
+    task, data = toy("task=graph_toy", f"task.module.objective={objective}")
+    batch = split(data, "test")
+    task.eval()
+    with torch.no_grad():
+        loss = task.summary(task.step(batch).sums)["loss"]
+        points = task.all_points()
+        right, wrong = (task.model.scores(points, batch["pair"][batch["label"] == k]).double() for k in (1, 0))
+    if objective == "hinge":
+        terms = [max(0, task.margin - r + w) for r, w in zip(right.tolist(), wrong.tolist(), strict=True)]
+        expected = (task.margin + np.mean(terms)) / 2
+    else:
+        right, wrong = (torch.sigmoid(task.model.logits(scores)) for scores in (right, wrong))
+        expected = -right.log().mean() - (1 - wrong).log().mean()
+    assert loss == pytest.approx(float(expected), rel=1e-9)
+
+
 @pytest.mark.parametrize("limit", [10, 1])
 def test_part_of_an_evaluation_has_both_kinds_of_pairs_or_is_refused(tmp_path, limit):
     words = ("task=graph_toy", "trainer.max_epochs=1", "trainer.limit_val_batches=1", f"task.data.eval_batch_size={limit}")

@@ -159,6 +159,11 @@ def test_the_parts_add_up_and_relations_csv_has_them(tmp_path, ties):
         ({"pool": 0}, r"task\.module\.pool must be a whole number of at least 1"),
         ({"corrupt": "heads"}, r"task\.module\.corrupt must be one of tails, both"),
         ({"corrupt": "both"}, r"task\.module\.corrupt=both .*task\.data\.reciprocal=false"),
+        ({"corrupt": "both", "objective": "all_bce"}, r"corrupt=both draws wrong heads, and objective=all_bce"),
+        (
+            {"corrupt": "both", "objective": "cross_entropy", "negatives": None},
+            r"objective=cross_entropy with negatives=None takes all",
+        ),
         ({"corrupt": "both", "pool": 9}, r"task\.module\.pool .*task\.module\.corrupt=tails"),
         ({"self_share": -0.1}, r"task\.module\.self_share must be from 0 to 1"),
         ({"self_share": None}, r"task\.module\.self_share must be from 0 to 1"),
@@ -249,6 +254,15 @@ def test_a_question_whose_answers_are_all_known_has_none(tmp_path):
     hidden, visible = (answers_to(data, link_prediction(data, hide_known=hide), "a\tr\t?")[0] for hide in (True, False))
     assert hidden == []
     assert [a["known"] for a in visible] == [True, True]
+
+
+@pytest.mark.parametrize("hide", [True, False])
+def test_an_entity_that_is_no_candidate_is_no_answer(hide):
+    data = graph_data(without_self=True)
+    names, relations = data.graph.entities, data.graph.relations
+    for answers in answers_to(data, link_prediction(data, hide_known=hide, top_k=13), f"{names[0]}\t{relations[0]}\t?"):
+        assert len(answers) == 12 or hide
+        assert names[0] not in [answer["entity"] for answer in answers]
 
 
 @pytest.mark.parametrize("hide", [True, False])
