@@ -44,16 +44,16 @@ def build(
     Raises:
         UserError: a class refuses its settings, or the vocabulary is damaged.
     """
-    kept = None
+    vocabulary = None
     if checkpoint is not None and name_of_task(checkpoint["config"]) == name_of_task(values):
-        kept = vocabularies.kept(checkpoint)  # of another task, which is refused later, it is not looked at
+        vocabulary = vocabularies.kept(checkpoint)  # of another task, which is refused later, it is not looked at
     try:
         geometry = _make("geometry", values["geometry"], Geometry)
         check_precision(str(values["trainer"]["precision"]), geometry)
         run = values["probe"]["checkpoint"]
-        data = data or make_data(values, _probed(run, kept, checkpoint) if probes(values) else None)
-        if kept is not None and checkpoint is not None:
-            vocabularies.adopt(data, kept, checkpoint)
+        data = data or make_data(values, _probed(run, vocabulary, checkpoint) if probes(values) else None)
+        if vocabulary is not None and checkpoint is not None:
+            vocabularies.adopt(data, vocabulary, checkpoint)
         encoder = make(values["encoder"]) if values["encoder"] else None
         supplied = {"geometry": geometry, "encoder": encoder, **data.model_sizes}
         model = _make_with("task.model", values["task"]["model"], supplied)

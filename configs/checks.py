@@ -64,11 +64,11 @@ def check(cfg: DictConfig) -> dict[str, Any]:
         raise ConfigError(f"skip_finished=true is for training; leave it out of mode={cfg.mode}.")
     if not 0 <= cfg.seed < 2**32:
         raise ConfigError(f"seed must be a whole number of at least 0 and less than 2**32, and it is {cfg.seed}.")
-    if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN:
+    job = HydraConfig.get() if HydraConfig.initialized() else None
+    if job and job.mode == RunMode.MULTIRUN:
         for key in ("devices", "num_nodes"):
             if cfg.trainer[key] not in (1, "1"):
                 raise ConfigError(f"trainer.{key} must be 1 in a multirun (-m); start such runs one by one.")
-    job = HydraConfig.get() if HydraConfig.initialized() else None
     if job and job.mode == RunMode.RUN and (space := job.runtime.choices.get("sweep")):
         raise ConfigError(f"sweep={space} is a search, which -m starts: python run.py -m sweep={space} ...")
     for key in ("max_epochs", "check_val_every_n_epoch"):

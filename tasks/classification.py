@@ -35,10 +35,10 @@ def positive_scores(sums: Mapping[str, float]) -> dict[str, float]:
 class ClassificationTask(Task):
     """Cross-entropy over K classes, and scores of the likeliest one. A task says what its `logits` are.
 
-    Metrics: loss, the mean cross-entropy; accuracy; macro_f1, the mean of F1 = 2 P R / (P + R) over the classes that
-    are there or predicted (scikit-learn's f1_score with average="macro"), of evaluated splits only; and
-    <group>/accuracy, of those with examples of the group. A subclass may name fewer in `metric_names`. `export` writes
-    classes.csv and confusion.csv of the test.
+    Metrics: loss, the mean cross-entropy, of examples that weigh as `class_weights` says; accuracy; macro_f1, the mean
+    of F1 = 2 P R / (P + R) over the classes that are there or predicted (scikit-learn's f1_score with average="macro"),
+    of evaluated splits only; and <group>/accuracy, of those with examples of the group. A subclass may name fewer in
+    `metric_names`. `export` writes classes.csv and confusion.csv of the test.
 
     Batches are dictionaries with "labels" (B,) int64 and, where there are several groups, "group" (B,) int64. A
     training step adds up three numbers, an evaluated batch G K K of them.

@@ -34,8 +34,8 @@ def labels_of(records: Mapping[Path, Record], choices: Choices) -> list[dict[str
         words = different(_named(records, choices), absent_counts=lambda key: True)
         if _partition(words) == _partition(settings):
             return [{key: _shown(key, value) for key, value in own.items()} for own in words]
-    named = [{key: value for key, value in own.items() if not _FOLLOWS.search(key)} for own in settings]
-    settings = named if _partition(named) == _partition(settings) else settings
+    shorter = [{key: value for key, value in own.items() if not _FOLLOWS.search(key)} for own in settings]
+    settings = shorter if _partition(shorter) == _partition(settings) else settings
     return [{key: _shown(key, value) for key, value in own.items()} for own in settings]
 
 
@@ -67,14 +67,14 @@ def _named(records: Mapping[Path, Record], choices: Choices) -> list[dict[str, A
     nodes: dict[str | None, str] = {}  # what one with the same node is called by
     for record, own in zip(records.values(), words, strict=True):
         nodes |= {node: name for key, name in own.items() if (node := _node_of(record, key))}
-    named = []
+    labels = []
     for (file, record), own in zip(records.items(), words, strict=True):
         config = own | flat(record["config"])
         absent = [key for key in keys if key not in config]
         known = choices(file) if absent else {}
         config |= {key: nodes.get(_node_of(record, key)) or _unnamed(record, key, known) for key in absent}
-        named.append({key: config[key] for key in keys})
-    return named
+        labels.append({key: config[key] for key in keys})
+    return labels
 
 
 def _node_of(record: Record, key: str) -> str | None:

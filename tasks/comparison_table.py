@@ -28,8 +28,8 @@ def grid(comparison: Comparison, with_test: bool = True) -> Grid:
     metrics += comparison.test_metrics() if with_test else []
     tests = comparison.tests() if with_test and len(settings) > 1 else []
     keys, wide = comparison.keys, len(comparison.keys) > MOST_COLUMNS
-    named = ["settings"] if wide else keys or ["runs"]
-    header = ["rank", *named, "seeds", *metrics, *([f"difference from {1 + comparison.reference}"] if tests else [])]
+    labels = ["settings"] if wide else keys or ["runs"]
+    header = ["rank", *labels, "seeds", *metrics, *([f"difference from {1 + comparison.reference}"] if tests else [])]
     rows = []
     for rank, (setting, test) in enumerate(zip(settings, tests or [None] * len(settings), strict=True), start=1):
         lines = [setting.name, *(f"{key}={value}" for key, value in setting.labels.items() if value != ABSENT)]
@@ -37,7 +37,7 @@ def grid(comparison: Comparison, with_test: bool = True) -> Grid:
         difference = [["" if test is None else _difference(test)]] if tests else []
         values = [[_spread(setting, metric)] for metric in metrics]
         rows.append([[str(rank)], *names, [str(len(setting.records))], *values, *difference])
-    numeric = [True, *[False] * len(named), *[True] * (len(header) - 1 - len(named))]
+    numeric = [True, *[False] * len(labels), *[True] * (len(header) - 1 - len(labels))]
     return Grid(comparison.title, header, rows, numeric, _notes(comparison, [t for t in tests if t is not None]))
 
 
@@ -50,8 +50,8 @@ def show(comparisons: Sequence[Comparison], with_test: bool = True) -> None:
 def show_grid(content: Grid) -> None:
     """Print a table and its notes."""
     rows = [["\n".join(cell) for cell in row] for row in content.rows]
-    named = 1 + content.numeric[1:].index(True) if True in content.numeric[1:] else len(content.header)
-    show_table(content.title, content.header, rows, content.numeric, fixed=named)
+    n_labels = 1 + content.numeric[1:].index(True) if True in content.numeric[1:] else len(content.header)
+    show_table(content.title, content.header, rows, content.numeric, fixed=n_labels)
     for note in content.notes:
         print(f"- {note}")
 

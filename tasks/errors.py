@@ -181,6 +181,16 @@ def known_splits(name: str, splits: Iterable[str], known: tuple[str, ...]) -> No
             raise UserError(f"{name}.{split}: the splits are {', '.join(known)}.")
 
 
+def held_out_shares(name: str, shares: Mapping[str, float], examples: str) -> None:
+    """Raises UserError, which names the setting, unless `shares` are of the splits dev and test, each at least 0, and
+    leave some of the `examples` for train."""
+    known_splits(name, shares, ("dev", "test"))
+    for split, part in shares.items():
+        rate(f"{name}.{split}", part)
+    if sum(shares.values()) >= 1:
+        raise UserError(f"{name}={dict(shares)} leaves no {examples} for train.")
+
+
 def sizes_of(sizes: Mapping[str, int | None], splits: tuple[str, ...]) -> dict[str, int | None]:
     """`sizes` by split: how many examples are used, at least 1; None: all.
 

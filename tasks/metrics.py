@@ -30,7 +30,8 @@ def filtered_rank_bounds(scores: Tensor, target: Tensor, answers: Answers | Tens
 
     Returns: both ranks, long (B,) each.
     Raises:
-        ValueError: shapes that do not fit, an index that is no candidate, a target whose score is NaN.
+        ValueError: shapes that do not fit, an index that is no candidate.
+        Diverged: a target whose score is NaN.
     """
     batch, candidates = _checked(scores, target)
     row, index = _entries(answers, target, batch, candidates)
@@ -169,7 +170,7 @@ def roc_auc(scores: Tensor, labels: Tensor) -> float:
 def average_precision(scores: Tensor, labels: Tensor) -> float:
     """``sum_n (R_n - R_(n-1)) P_n`` over the thresholds, from the highest score, with precision P and recall R.
 
-    Args: as in :func:`roc_auc`.
+    Args, errors: as in :func:`roc_auc`.
     """
     _check_both_kinds(scores, labels)
     values, place = torch.unique(-scores.double(), return_inverse=True)

@@ -104,9 +104,9 @@ def read_numbers(path: Path, form: str) -> NameTable:
     separators = separators_of(path)
     separator = choose_separator(line, separators, _has_numbers) or likelier_separator(line, separators)
     names = [name.strip() for name in split_columns(line, separator)]
-    named = [k for k, name in enumerate(names) if name.lower() in NODES and (name or not k)]
-    is_header = len(names) > 1 and bool(named) and not any(map(_is_number, names))
-    place = next((k for k in named if names[k]), 0) if is_header else 0
+    places = [k for k, name in enumerate(names) if name.lower() in NODES and (name or not k)]
+    is_header = len(names) > 1 and bool(places) and not any(map(_is_number, names))
+    place = next((k for k in places if names[k]), 0) if is_header else 0
     if is_header:
         next(lines)
     columns = _split(path, lines, line, separator)

@@ -25,6 +25,7 @@ NO_JSON = (
 TO_UTF8 = "`iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW` converts a whole file that is in Latin-1"
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 LONGEST = 1 << 24  # bytes of a line
+ON_ERROR = ("fail", "skip")  # what task.data.on_error may be, see `Faults`
 Record = TypeVar("Record")
 Example = TypeVar("Example")
 _shortened = reprlib.Repr()

@@ -199,8 +199,8 @@ def has_column(path: Path, name: str) -> bool:
     line = _first_line(path)
     if not line.lstrip().startswith("{"):
         return any(has_columns(split_columns(line, separator), {name: [name]}) for separator in separators_of(path))
-    named = (line for _, line in read_lines(path) if isinstance(line, str) and f'"{name}"' in line)
-    return any(isinstance(row, dict) and name in row for _, row in parse_each(enumerate(named), parse_object))
+    lines = (line for _, line in read_lines(path) if isinstance(line, str) and f'"{name}"' in line)
+    return any(isinstance(row, dict) and name in row for _, row in parse_each(enumerate(lines), parse_object))
 
 
 def is_other_table(path: Path, fields: Mapping[str, Sequence[str]]) -> bool:

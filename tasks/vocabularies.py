@@ -29,7 +29,7 @@ def pack(data: TaskData) -> dict[str, Any] | None:
 
 def pack_values(values: Mapping[str, Any]) -> dict[str, Any]:
     """As `pack`, of a mapping. Tensors and arrays are values of mappings in it, not elements of lists. Raises UserError
-    for a number outside of them that is not finite, which JSON does not have."""""
+    for a number outside of them that is not finite, which JSON does not have."""
     tensors: dict[str, Tensor] = {}
 
     def place(value: Any) -> Any:

@@ -16,7 +16,7 @@ from hyperbolic.manifolds.charts import convert
 from tasks.errors import UserError, one_of, positive, whole
 from tasks.fingerprints import cache_place
 from tasks.folders import cached, read_arrays, write_arrays
-from tasks.reading import brief
+from tasks.reading import ON_ERROR, brief
 from tasks.text import UNK
 from tasks.vector_files import dimension, parse
 
@@ -124,7 +124,7 @@ def read_vectors(
     Raises UserError for settings that cannot be, where no file is found, and for a faulty file.
     """
     one_of("task.data.vectors.space", space, SPACES)
-    one_of("task.data.on_error", on_error, ("fail", "skip"))
+    one_of("task.data.on_error", on_error, ON_ERROR)
     positive("task.data.vectors.c", c)
     path = find_vectors(candidates, root)
     if cache is None:

@@ -12,10 +12,10 @@ import torch
 from tasks.batches import SPLITS
 from tasks.document_classification.cleaning import check_steps, clean
 from tasks.duplicates import count_duplicates
-from tasks.errors import UserError, one_of, rate, sizes_of, whole
+from tasks.errors import held_out_shares, one_of, sizes_of, whole
 from tasks.labels import Labels, check_classes
 from tasks.ragged import Documents, Sentences, TextStore
-from tasks.reading import Fault, Faults
+from tasks.reading import ON_ERROR, Fault, Faults
 from tasks.sentences import check_language, split_sentences
 from tasks.text import UNK
 from tasks.tokens import TextOptions
@@ -61,14 +61,10 @@ class Recipe(TextOptions):
         check_language("task.data.language", self.language)
         check_steps("task.data.clean", self.clean)
         Labels(self.classes)
-        for split, part in self.held_out.items():
-            one_of("task.data.held_out", split, SPLITS[1:])
-            rate(f"task.data.held_out.{split}", part)
-        if sum(self.held_out.values()) >= 1:
-            raise UserError(f"task.data.held_out={self.held_out} leaves no documents for train.")
+        held_out_shares("task.data.held_out", self.held_out, "documents")
         whole("task.data.held_out_seed", self.held_out_seed, 0)
         sizes_of(self.sizes, SPLITS)
-        one_of("task.data.on_error", self.on_error, ("fail", "skip"))
+        one_of("task.data.on_error", self.on_error, ON_ERROR)
 
     def sentences(self, texts: Iterable[str]) -> list[list[str]]:
         """The words of each sentence of a document, as the model sees them; no sentence goes over from one text into
@@ -134,8 +130,8 @@ def prepare(rows: Iterable[Row], recipe: Recipe) -> Corpus:
         labels.append(label)
         splits.append(SPLITS.index(split))
     keys = np.frombuffer(hashes, np.int64)
-    given = np.frombuffer(splits, np.int8)
-    held_out = _hold_out(given, keys, recipe)
+    fixed = np.frombuffer(splits, np.int8)
+    held_out = _hold_out(fixed, keys, recipe)
     counted = None if recipe.vocabulary == "all" else held_out == SPLITS.index("train")
     texts, vocabulary = store.encode(counted, recipe.min_count, recipe.max_words)
     names, numbers = classes.finish(np.frombuffer(labels, np.int32))
@@ -143,7 +139,7 @@ def prepare(rows: Iterable[Row], recipe: Recipe) -> Corpus:
     arrays = Arrays(words, starts, texts.starts.numpy(), numbers, held_out)
     counts = _counts(arrays, names, faults)
     for split in recipe.held_out:
-        if drawn := int(((held_out != given) & (held_out == SPLITS.index(split))).sum()):
+        if drawn := int(((held_out != fixed) & (held_out == SPLITS.index(split))).sum()):
             counts[split]["held_out"] = drawn
     check_classes({split: counts[split]["labels"] for split in SPLITS}, "documents", faults["train"].remark)
     for split, own in count_duplicates(keys, numbers, held_out).items():

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tasks.entity_typing.chunks import Chunk, ChunkEncoder, encode_chunks
+from tasks.entity_typing.chunks import COUNTED, Chunk, ChunkEncoder, encode_chunks
 from tasks.entity_typing.examples import Columns, Limits
 from tasks.entity_typing.overlaps import Overlaps
 from tasks.entity_typing.release import Source
@@ -22,7 +22,6 @@ from tasks.reading import Faults, progress_bar
 
 FORMAT = 4  # of the cache; another one is another folder
 DTYPES = {"words": "i4", "word_starts": "i8", "spans": "u1", "characters": "u1", "types": "i4", "type_starts": "i8"}
-COUNTED = ("cut", "untyped", "outside", "unknown")  # in each piece of a source
 COUNTS = ("skipped", *COUNTED, "words", "unknown_distinct")  # of a source; of those of one split they can be added up
 FLAT = ("words", "types")
 

@@ -16,6 +16,7 @@ from tasks.errors import UserError
 from tasks.reading import UNREADABLE, Fault, is_packed, open_bytes, reason
 
 CHUNK = 4 << 20  # bytes that are turned into columns at a time, about 10,000 mentions
+COUNTED = ("cut", "untyped", "outside", "unknown")  # of a chunk, see `examples.Encoder`
 PARALLEL = 48 << 20  # bytes from which on it is worth to start processes
 Waiting: TypeAlias = "deque[tuple[int, int, Future[Chunk]]]"  # number of the file, bytes, result
 
@@ -71,7 +72,7 @@ class ChunkEncoder:
                 if not self.skip:
                     break
         names, columns = list(types) if self.grow else [], encoder.columns()
-        counts = {name: getattr(encoder, name) for name in ("cut", "untyped", "outside", "unknown")}
+        counts = {name: getattr(encoder, name) for name in COUNTED}
         return Chunk(columns, names, len(lines), faults, counts, list(encoder.unknown_words))
 
 

@@ -21,7 +21,7 @@ from tasks.entity_typing.types import TypeInventory, first_types, granularity, r
 from tasks.entity_typing.typing_data import TypingData
 from tasks.errors import UserError, one_of, whole
 from tasks.fingerprints import joined_sha256
-from tasks.reading import Fault, open_bytes
+from tasks.reading import ON_ERROR, Fault, open_bytes
 from tasks.word_vectors import VectorSource, WordVectors
 
 CHUNK = 1 << 22  # words that are counted together
@@ -64,7 +64,7 @@ class EntityTypingData(TypingData):
         workers = min(8, os.cpu_count() or 1) if preparation.workers is None else preparation.workers
         self.workers = whole("task.data.preparation.workers", workers, 1)
         self.type_source = one_of("task.data.types", types, ("auto", "ontology", "data"))
-        self.on_error = one_of("task.data.on_error", on_error, ("fail", "skip"))
+        self.on_error = one_of("task.data.on_error", on_error, ON_ERROR)
         self.untyped = one_of("task.data.untyped", untyped, ("keep", "fault"))
         self._mentions: PreparedMentions | None = None
 
@@ -85,20 +85,20 @@ class EntityTypingData(TypingData):
 
     def all_words(self, kept: WordVectors) -> WordVectors:
         """The whole file, where it is the one that the model was trained with; a line says what unknown words are."""
-        said = f"word vectors: {len(kept.index):,} words that the checkpoint keeps; other words are unknown"
+        note = f"word vectors: {len(kept.index):,} words that the checkpoint keeps; other words are unknown"
         try:
             vectors = self.vectors.read(self.cache, self.on_error)
         except UserError:
             root = self.vectors.root
-            said += f", as long as {kept.source} (sha256 {kept.sha256[:12]}) is not in {root} (task.data.vectors)."
+            note += f", as long as {kept.source} (sha256 {kept.sha256[:12]}) is not in {root} (task.data.vectors)."
         else:
             if (vectors.sha256, vectors.space, vectors.d) == (kept.sha256, kept.space, kept.d):
                 return vectors
-            said += (
+            note += (
                 f", as {vectors.source} (sha256 {vectors.sha256[:12]}, {vectors.d}d) is not the {kept.source} (sha256 "
                 f"{kept.sha256[:12]}, {kept.d}d) that the model was trained with."
             )
-        rank_zero_only(print)(said, flush=True)
+        rank_zero_only(print)(note, flush=True)
         return kept
 
     def mentions(self) -> PreparedMentions:

@@ -173,9 +173,9 @@ def _edge_parts(
     """The rows of `edges` of each split, without edges from a node to itself, which are none of them."""
     n = int(pairs.max()) + 1
     places = np.searchsorted(keys_of(edges, n), keys_of(np.sort(pairs, axis=1), n)).tolist()
-    given = zip(rows, places, splits, pairs[:, 0] != pairs[:, 1], strict=True)
-    named = ((k, place, f"the edge {brief(a)}, {brief(b)}", word) for (k, (a, b)), place, word, kept in given if kept)
-    return given_parts(path, named)
+    entries = zip(rows, places, splits, pairs[:, 0] != pairs[:, 1], strict=True)
+    lines = ((k, place, f"the edge {brief(a)}, {brief(b)}", word) for (k, (a, b)), place, word, kept in entries if kept)
+    return given_parts(path, lines)
 
 
 def _notes_of_splits(path: Path, parts: Mapping[str, np.ndarray], count: int, things: str) -> Iterator[str]:
@@ -191,8 +191,8 @@ def _node_parts(
     path: Path, rows: Rows, number: dict[str, int], labels: np.ndarray, splits: Sequence[str]
 ) -> dict[str, np.ndarray]:
     """The nodes of each split, of those that have a class."""
-    given = ((k, number[node], node, word) for (k, (node, _)), word in zip(rows, splits, strict=True))
-    return given_parts(path, ((k, n, f"the node {brief(node)}", word) for k, n, node, word in given if labels[n] >= 0))
+    lines = ((k, number[node], node, word) for (k, (node, _)), word in zip(rows, splits, strict=True))
+    return given_parts(path, ((k, n, f"the node {brief(node)}", word) for k, n, node, word in lines if labels[n] >= 0))
 
 
 def _other_file(path: Path, least: int, most: int | None) -> str:

@@ -122,27 +122,28 @@ def kept_graph(graph: Graph) -> dict[str, Any]:
     return known
 
 
-def adopted_graph(kept: Mapping[str, Any]) -> Graph:
+def adopted_graph(contents: Mapping[str, Any]) -> Graph:
     """The graph of `kept_graph`. Raises any error for one that cannot be."""
 
     def numbers(values: Tensor, below: int) -> np.ndarray:
         return check_numbers(values.unsqueeze(-1), 1, below).squeeze(-1).numpy()
 
-    n = whole("its number of nodes", kept["n"], 1)
-    classes, names = (tuple(check_names(kept[key])) for key in ("classes", "names"))
-    name, files, sha256 = check_names([kept[key] for key in ("name", "files", "sha256")], different=False)
-    parts = {split: numbers(nodes, n) for split, nodes in kept["parts"].items()}
-    labels = None if kept["labels"] is None else numbers(kept["labels"] + 1, 1 << 31) - 1  # -1: none
+    n = whole("its number of nodes", contents["n"], 1)
+    classes, names = (tuple(check_names(contents[key])) for key in ("classes", "names"))
+    name, files, sha256 = check_names([contents[key] for key in ("name", "files", "sha256")], different=False)
+    parts = {split: numbers(nodes, n) for split, nodes in contents["parts"].items()}
+    labels = None if contents["labels"] is None else numbers(contents["labels"] + 1, 1 << 31) - 1  # -1: none
     if len(names) not in (0, n):
         raise ValueError("names of other nodes")
     features = None
-    if kept["features"] is not None:
-        columns = whole("its number of features", kept["features"]["columns"], 1)
+    if contents["features"] is not None:
+        features = contents["features"]
+        columns = whole("its number of features", features["columns"], 1)
         table = torch.zeros(n * columns)
-        table[torch.from_numpy(numbers(kept["features"]["place"], n * columns))] = kept["features"]["value"].float()
+        table[torch.from_numpy(numbers(features["place"], n * columns))] = features["value"].float()
         features = table.view(n, columns).numpy()
-    edges = check_numbers(kept["edges"], 2, n).numpy()
-    edge_parts = {split: numbers(rows, len(edges)) for split, rows in kept.get("edge_parts", {}).items()}
+    edges = check_numbers(contents["edges"], 2, n).numpy()
+    edge_parts = {split: numbers(rows, len(edges)) for split, rows in contents.get("edge_parts", {}).items()}
     graph = Graph(
         name, n, edges, features, labels, classes, names, parts, files=files, sha256=sha256, edge_parts=edge_parts
     )  # fmt: skip

@@ -16,7 +16,7 @@ from torch import Tensor
 from tasks import folders
 from tasks.base import TaskData
 from tasks.batches import SPLITS, TrainBatches
-from tasks.errors import UserError, one_of, positive, share, toy_recipe, whole
+from tasks.errors import UserError, held_out_shares, one_of, positive, share, toy_recipe, whole
 from tasks.fingerprints import cache_place, joined_sha256
 from tasks.graph.features import scaled
 from tasks.graph.folder import read_folder
@@ -72,12 +72,9 @@ class GraphOptions:
             positive("task.data.feature_norm", self.feature_norm)
         whole("task.data.split_seed", self.split_seed, 0)
         whole("task.data.passes", self.passes, 1)
-        for split in self.shares:
-            one_of("a split of task.data.shares", split, ("dev", "test"))
+        held_out_shares("task.data.shares", self.shares, "edges or nodes")
         for split in ("dev", "test"):
             share(f"task.data.shares.{split}", self.shares.get(split))
-        if sum(self.shares.values()) >= 1:
-            raise UserError(f"task.data.shares={dict(self.shares)}: they leave nothing for training.")
 
 
 class GraphData(TaskData):

@@ -37,11 +37,11 @@ def split_edges(graph: Graph, shares: Mapping[str, float], seed: int) -> dict[st
 
     Raises UserError where a split has no edge.
     """
-    given = {split: graph.edges[rows] for split, rows in graph.edge_parts.items()}
-    pool = given.pop("train", graph.edges)
+    user_parts = {split: graph.edges[rows] for split, rows in graph.edge_parts.items()}
+    pool = user_parts.pop("train", graph.edges)
     order = pool[np.random.RandomState(seed).permutation(len(pool))]
-    n_dev, n_test = (0 if split in given else int(len(order) * shares[split]) for split in ("dev", "test"))
-    parts = {"dev": order[:n_dev], "test": order[n_dev : n_dev + n_test], "train": order[n_dev + n_test :]} | given
+    n_dev, n_test = (0 if split in user_parts else int(len(order) * shares[split]) for split in ("dev", "test"))
+    parts = {"dev": order[:n_dev], "test": order[n_dev : n_dev + n_test], "train": order[n_dev + n_test :]} | user_parts
     for split in SPLITS:
         if not len(parts[split]):
             raise UserError(
@@ -114,13 +114,14 @@ def split_by_class(graph: Graph, shares: Mapping[str, float], seed: int) -> dict
     not among the nodes for training, or a split is empty."""
     labels = graph.labels
     assert labels is not None  # as the graph was read with them
-    given = dict(graph.parts)
-    pool = given.pop("train", np.arange(graph.n))
+    user_parts = dict(graph.parts)
+    pool = user_parts.pop("train", np.arange(graph.n))
     classes = [pool[labels[pool] == k] for k in range(graph.n_classes)]
     n_dev, n_test = (
-        [0 if split in given else round(shares[split] * len(nodes)) for nodes in classes] for split in ("dev", "test")
+        [0 if split in user_parts else round(shares[split] * len(nodes)) for nodes in classes]
+        for split in ("dev", "test")
     )
-    return _usable(graph, _parts(list(zip(classes, n_dev, n_test, strict=True)), seed) | given)
+    return _usable(graph, _parts(list(zip(classes, n_dev, n_test, strict=True)), seed) | user_parts)
 
 
 def _parts(groups: Sequence[tuple[np.ndarray, int, int]], seed: int) -> dict[str, np.ndarray]:

@@ -32,8 +32,8 @@ def toy_graph(labelled: bool, shape: str, depth: int, branching: int, nodes: int
             for level, child in enumerate(name.split(".")[1:]):
                 features[k, level * branching + int(child)] = 1
         name = f"tree-{branching}-{depth}"
-        given = labels if labelled else None
-        return Graph(name, n, pairs, features, given, (), tree.names, {}, (), "generated", tree.sha256)
+        labels = labels if labelled else None
+        return Graph(name, n, pairs, features, labels, (), tree.names, {}, (), "generated", tree.sha256)
     whole("task.data.toy.nodes", nodes, 2)
     whole("task.data.toy.edges", edges, 1)
     if edges > nodes * (nodes - 1) // 8:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tasks.base import TaskData
 from tasks.batches import Split, TensorSplit
-from tasks.errors import UserError, known_splits, one_of, rate, sizes_of, toy_recipe, whole
+from tasks.errors import UserError, held_out_shares, one_of, sizes_of, toy_recipe, whole
 from tasks.fingerprints import identity_of
 from tasks.kg_completion.facts import Facts
 from tasks.kg_completion.queries import KEYS, UNKNOWN, Query, read_queries, read_query_table
@@ -123,11 +123,7 @@ class GraphData(TaskData):
                 raise UserError(f"task.data.known.{split} needs {split} itself, or other right answers count as wrong.")
         self.held_out = {split: part for split, part in (held_out or {}).items() if part}
         self.held_out_seed = whole("task.data.held_out_seed", held_out_seed, 0)
-        known_splits("task.data.held_out", self.held_out, SPLITS[1:])
-        for split, part in self.held_out.items():
-            rate(f"task.data.held_out.{split}", part)
-        if sum(self.held_out.values()) >= 1:
-            raise UserError(f"task.data.held_out={dict(self.held_out)} leaves no triples for train.")
+        held_out_shares("task.data.held_out", self.held_out, "triples")
         if folder is None:
             toy = toy_recipe(toy, depth=2, branching=2, noise=0, held_out=None, seed=0)
         self.folder, self.toy, self.sizes = folder, toy, sizes_of(sizes, SPLITS)

@@ -32,8 +32,8 @@ def from_files(sources: Sequence[Source], recipe: Recipe, cache: Path) -> Prepar
     place = cache_place(cache / "nli", sources[0].path.parent.resolve().name, settings)
 
     def make() -> Prepared:
-        given, rows = read_rows(sources)
-        held_out = [split for split in SPLITS[1:] if split not in given]
+        splits, rows = read_rows(sources)
+        held_out = [split for split in SPLITS[1:] if split not in splits]
         if held_out and not 0 < len(held_out) * recipe.held_out < 1:
             raise UserError(
                 f"{sources[0].path if len(sources) == 1 else sources[0].path.parent} has no pairs for "
@@ -63,8 +63,8 @@ def read_rows(sources: Sequence[Source]) -> tuple[set[str], Iterator[Row]]:
     path = sources[0].path
     if len(sources) == 1 and has_column(path, "split"):
         rows = train_first(path, lambda: read_with_splits(path), "pairs")
-        given = {split for split, *_ in read_with_splits(path) if split}
-        require_train(path, given)
-        return given, ((split, ALL, place, pair) for split, place, pair in rows)
+        splits = {split for split, *_ in read_with_splits(path) if split}
+        require_train(path, splits)
+        return splits, ((split, ALL, place, pair) for split, place, pair in rows)
     rows_of_files = ((s.split, s.part, f"{s.path}, line {k}", pair) for s in sources for k, pair in read_pairs(s.path))
     return {source.split for source in sources}, rows_of_files

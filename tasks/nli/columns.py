@@ -16,7 +16,7 @@ from tasks.labels import Labels, check_classes
 from tasks.nli.pairs import NO_LABEL, SENTENCES, Pair
 from tasks.nli.places import SPLITS
 from tasks.ragged import TextStore
-from tasks.reading import Fault, Faults
+from tasks.reading import ON_ERROR, Fault, Faults
 from tasks.text import UNK
 from tasks.tokens import TextOptions
 
@@ -45,7 +45,7 @@ class Recipe(TextOptions):
         rate("task.data.held_out", self.held_out)
         whole("task.data.held_out_seed", self.held_out_seed, 0)
         sizes_of(self.sizes, SPLITS)
-        one_of("task.data.on_error", self.on_error, ("fail", "skip"))
+        one_of("task.data.on_error", self.on_error, ON_ERROR)
 
 
 class Arrays(NamedTuple):

@@ -63,8 +63,8 @@ def find_files(folder: Path) -> list[Source]:
     if not stems["test"] and set(parts) == {"matched", "mismatched"}:
         stems["test"] = {parts["mismatched"]: dev.pop(parts["mismatched"])}
     if not any(stems.values()):
-        named = (path for path in sorted(folder.iterdir()) if path.name.endswith((*ENDINGS, *COMMAS)))
-        files = [path for path in named if path.is_file() and not path.name.startswith(".")]
+        paths = (path for path in sorted(folder.iterdir()) if path.name.endswith((*ENDINGS, *COMMAS)))
+        files = [path for path in paths if path.is_file() and not path.name.startswith(".")]
         if len(files) == 1:
             return [Source("train", ALL, files[0])]
     if not stems["train"]:

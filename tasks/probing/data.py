@@ -22,7 +22,7 @@ from tasks.fingerprints import contents_sha256, joined_sha256
 from tasks.probing.conllu import AUTO, PUNCTUATION, Sentence, choose_punctuation, punctuation_remark, read_sentences
 from tasks.probing.toy import ToyEncoder, toy_sentence
 from tasks.probing.trees import measure
-from tasks.reading import Fault, Faults
+from tasks.reading import ON_ERROR, Fault, Faults
 from tasks.rows import read_examples
 from tasks.split_files import stems_by_split
 from tasks.vocabularies import KEY
@@ -124,7 +124,7 @@ class ProbingData(TaskData):
         self.folder, self.toy = None if toy else Path(folder or "").expanduser(), toy
         self.lowercase = lowercase
         self.punctuation = one_of("task.data.punctuation", punctuation, PUNCTUATION)
-        self.on_error = one_of("task.data.on_error", on_error, ("fail", "skip"))
+        self.on_error = one_of("task.data.on_error", on_error, ON_ERROR)
         self.limits = sizes_of(sizes, SPLITS)
         if toy:
             toy = toy_recipe(toy, d=1, shortest=1, longest=1, seed=0)
@@ -204,8 +204,8 @@ class ProbingData(TaskData):
             every = itertools.chain.from_iterable(read_sentences(path, column, faults) for path in paths)
             sentences = list(itertools.islice(every, self.limits[split]))
             if faults.count:
-                said = f"{faults.count:,} sentences of {split} were skipped; the first is {faults.first}."
-                rank_zero_only(print)(said, flush=True)
+                note = f"{faults.count:,} sentences of {split} were skipped; the first is {faults.first}."
+                rank_zero_only(print)(note, flush=True)
             sha256 = joined_sha256([contents_sha256(path) for path in paths])
             names = ", ".join(path.name for path in paths)
             trees[split] = Trees(sentences, names, sha256, faults.count)
@@ -231,9 +231,9 @@ class ProbingData(TaskData):
         if not len(result):
             raise UserError(f"The probed model can read none of the {len(sentences)} sentences of {split}.")
         n = self._dropped[split] = len(sentences) - len(result)
-        said = f"{split}: states of {len(result):,} sentences in {len(self.layers)} layers"
+        note = f"{split}: states of {len(result):,} sentences in {len(self.layers)} layers"
         left_out = f"; {n:,} are too long for the model or have a word that it cannot read" if n else ""
-        rank_zero_only(print)(f"{said} ({time.perf_counter() - start:.0f} s{left_out})", flush=True)
+        rank_zero_only(print)(f"{note} ({time.perf_counter() - start:.0f} s{left_out})", flush=True)
         return result
 
     def read(self, sentences: list[Sentence]) -> TreeSplit:

@@ -88,10 +88,10 @@ class ProbingTask(Task):
         predictions = []
         for k, n in enumerate(mask.sum(-1)):
             top = root(depths[k, :n], counted[k, :n])
-            said = [rounded(depth) for depth in depths[k, :n].tolist()]
+            rounded_depths = [rounded(depth) for depth in depths[k, :n].tolist()]
             tree = zip(heads_of(trees[k, :n, :n], top), counted[k, :n], strict=True)
             heads = [head if counts else None for head, counts in tree]  # of punctuation alone there is no root either
-            predictions.append({"heads": heads, "depths": said, "layer": self.layers[best]})
+            predictions.append({"heads": heads, "depths": rounded_depths, "layer": self.layers[best]})
         return predictions
 
     def remarks(self) -> list[str]:

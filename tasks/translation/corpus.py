@@ -263,8 +263,7 @@ def read_pairs(sources: Mapping[str, Source], held_out: HeldOut, source: str) ->
 
     sources: of `find_sources`; splits without one are held out of train. source: the language of `Pair.source`.
     """
-    missing = [split for split in SPLITS if split not in sources]
-    missing = [split for split in missing if split in held_out.shares]
+    missing = [split for split in SPLITS if split not in sources and split in held_out.shares]
     for split, place in sources.items():
         for pair in place.pairs():
             if split == "train" and missing:

@@ -96,10 +96,10 @@ class SubtreeData(TaskData):
 
     def adopt(self, vocabulary: dict[str, Any]) -> None:
         self.hierarchy.adopt(vocabulary["tree"])
-        tree, kept = self.hierarchy.edges, vocabulary["points"]
-        points = check_floats(kept["points"], len(tree.names)).double().numpy()
-        manifold, sha256 = check_names([kept["manifold"], kept["sha256"]], different=False)
-        table = PointsFile(tree.names, points, manifold, number("c of the points", kept["c"]), sha256)
+        tree, fields = self.hierarchy.edges, vocabulary["points"]
+        points = check_floats(fields["points"], len(tree.names)).double().numpy()
+        manifold, sha256 = check_names([fields["manifold"], fields["sha256"]], different=False)
+        table = PointsFile(tree.names, points, manifold, number("c of the points", fields["c"]), sha256)
         self.__dict__["_tree"] = tree, table, tree.names.index(self.subtree)
 
     def load(self) -> dict[str, Split]:

@@ -338,5 +338,7 @@ def test_a_run_whose_last_of_several_validations_was_the_best_was_rising(make_re
 def test_the_settings_of_longer_runs_are_those_that_the_trials_chose():
     layouts = {layout.file: layout for layout in load_layouts()}
     chosen = {cell.row: {*cell.words} for cell in layouts["hybonet_table1_wn18rr_tuned"].cells}
-    for cell in layouts["hybonet_table1_wn18rr_tuned_200"].cells:
+    longer = layouts["hybonet_table1_wn18rr_tuned_200"].cells
+    assert len(longer) == len(chosen)
+    for cell in longer:
         assert {*cell.words} - {"trainer.max_epochs=200"} == chosen[cell.row] - {"trainer.max_epochs=50"}
