@@ -26,13 +26,13 @@ def toy_graph(labelled: bool, shape: str, depth: int, branching: int, nodes: int
     if shape == "tree":
         tree = complete_tree(depth, branching)
         n, pairs = len(tree.names), np.stack([tree.parent, tree.child], axis=1).astype(np.int64)
-        labels = np.array([int(name.split(".")[1]) if "." in name else 0 for name in tree.names])
+        branches = [int(name.split(".")[1]) if "." in name else 0 for name in tree.names]
+        labels = np.array(branches) if labelled else None
         features = np.zeros((n, depth * branching), dtype=np.float32)
         for k, name in enumerate(tree.names):
             for level, child in enumerate(name.split(".")[1:]):
                 features[k, level * branching + int(child)] = 1
         name = f"tree-{branching}-{depth}"
-        labels = labels if labelled else None
         return Graph(name, n, pairs, features, labels, (), tree.names, {}, (), "generated", tree.sha256)
     whole("task.data.toy.nodes", nodes, 2)
     whole("task.data.toy.edges", edges, 1)
