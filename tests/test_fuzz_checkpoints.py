@@ -200,6 +200,31 @@ def test_a_damaged_checkpoint_is_used_or_refused_in_one_paragraph(finished, tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "task",
+    ["document_classification", "entity_typing", "graph", "graph_nc", "kg_completion", "nli", "poincare_embeddings",
+     "poincare_glove", "probing", "translation", "wordnet_subtree"],
+)  # fmt: skip
+def test_a_damaged_checkpoint_of_any_task_is_used_or_refused_in_one_paragraph(tmp_path, task):
+    """What a checkpoint keeps of its data differs between tasks."""
+    words = (f"task={task}_toy", "trainer.max_epochs=2", "trainer.limit_train_batches=2", *QUIET, *places(tmp_path))
+    result = call(*words)
+    assert result.code == 0, result.err
+    states, codes = result.record_path.parent / "checkpoints", set()
+    for seed in range(40):
+        run, resumes = tmp_path / str(seed), seed % 2
+        shutil.copytree(states, run / "checkpoints")
+        file = run / "checkpoints" / ("last.ckpt" if resumes else "best.ckpt")
+        file = file if file.exists() else next((run / "checkpoints").iterdir())
+        torch.save(with_another_value(torch.load(file), 1000 + seed), file)
+        use = (f"trainer.resume={run}", "trainer.max_epochs=3") if resumes else ("mode=test", f"checkpoint={run}")
+        result = call(*use, *QUIET, *places(tmp_path))
+        told_in_one_paragraph(result, run)
+        codes.add(result.code)
+    assert codes == {0, 1}, "some changes do not matter"
+
+
+@pytest.mark.slow
 def test_damaged_notes_of_hydra_are_used_or_passed_over(tmp_path):
     """They say where the folder of the user's own graph is, which a checkpoint keeps only by its name."""
     graph, out = tmp_path / "elsewhere" / "graph", tmp_path / "here"
