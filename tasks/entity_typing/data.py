@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from pytorch_lightning.utilities import rank_zero_only
 
-from tasks.batches import Split
+from tasks.batches import SPLITS, Split
 from tasks.entity_typing.cache import COUNTS, PreparedMentions, Recipe, prepare_mentions
 from tasks.entity_typing.examples import Encoder
 from tasks.entity_typing.mentions import Mention, parse
-from tasks.entity_typing.release import SPLITS, Release
+from tasks.entity_typing.release import Release
 from tasks.entity_typing.types import TypeInventory, first_types, granularity, read_ontology
 from tasks.entity_typing.typing_data import TypingData
 from tasks.errors import UserError, one_of, whole

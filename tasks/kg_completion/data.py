@@ -11,13 +11,13 @@ from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
 from tasks.base import TaskData
-from tasks.batches import Split, TensorSplit
+from tasks.batches import SPLITS, Split, TensorSplit
 from tasks.errors import UserError, held_out_shares, one_of, sizes_of, toy_recipe, whole
 from tasks.fingerprints import identity_of
 from tasks.kg_completion.facts import Facts
 from tasks.kg_completion.queries import KEYS, UNKNOWN, Query, read_queries, read_query_table
 from tasks.kg_completion.toy import toy_graph
-from tasks.kg_completion.triples import SPLITS, Graph, assemble, read_graph
+from tasks.kg_completion.triples import Graph, assemble, read_graph
 from tasks.names import Names
 from tasks.vocabularies import check_names, check_numbers
 

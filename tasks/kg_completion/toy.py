@@ -5,9 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tasks.batches import SPLITS
 from tasks.edges import complete_tree
 from tasks.errors import UserError, number, whole
-from tasks.kg_completion.triples import SPLITS, Graph, assemble
+from tasks.kg_completion.triples import Graph, assemble
 
 PARENT, ANCESTOR, SIBLING, NOISE = "parent_of", "ancestor_of", "sibling_of", "linked_to"
 SOURCE = "generated"  # where a split's file would be named

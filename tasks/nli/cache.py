@@ -6,12 +6,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tasks.batches import SPLITS
 from tasks.errors import UserError
 from tasks.fingerprints import cache_place, contents_sha256, joined_sha256, part_sha256
 from tasks.folders import cached_record
 from tasks.nli.columns import Arrays, Prepared, Recipe, Row, prepare
 from tasks.nli.pairs import read_pairs, read_with_splits
-from tasks.nli.places import ALL, SPLITS, Source
+from tasks.nli.places import ALL, Source
 from tasks.rows import has_column
 from tasks.split_column import require_train, train_first
 

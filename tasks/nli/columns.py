@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tasks.batches import SPLITS
 from tasks.duplicates import count_duplicates
 from tasks.errors import UserError, one_of, rate, sizes_of, whole
 from tasks.labels import Labels, check_classes
 from tasks.nli.pairs import NO_LABEL, SENTENCES, Pair
-from tasks.nli.places import SPLITS
 from tasks.ragged import TextStore
 from tasks.reading import ON_ERROR, Fault, Faults
 from tasks.text import UNK

@@ -14,14 +14,14 @@ import torch
 from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
-from tasks.batches import Split
+from tasks.batches import SPLITS, Split
 from tasks.duplicates import duplicates_remarks
 from tasks.errors import UserError, known_splits, toy_recipe
 from tasks.labelled_texts import LabelledTexts, held_out_remarks
 from tasks.nli.cache import from_files
 from tasks.nli.columns import NO_PAIRS, Prepared, Recipe, prepare
 from tasks.nli.pairs import SENTENCES, Pair, read_inputs, read_table
-from tasks.nli.places import ALL, SPLITS, find_files, named_files
+from tasks.nli.places import ALL, find_files, named_files
 from tasks.nli.toy import toy_pairs
 from tasks.paper import paper_remarks
 from tasks.ragged import FIRST, Sentences, encode_texts

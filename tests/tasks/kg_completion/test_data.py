@@ -5,9 +5,10 @@ from itertools import pairwise
 import pytest
 import torch
 
+from tasks.batches import SPLITS
 from tasks.errors import UserError
 from tasks.kg_completion.queries import Query
-from tasks.kg_completion.triples import FILES, SPLITS
+from tasks.kg_completion.triples import FILES
 from tests.tasks.kg_completion.graphs import EVERYTHING, folder_data, graph_data, truths
 
 KNOWN = {"dev": EVERYTHING, "test": EVERYTHING}

@@ -6,11 +6,11 @@ import json
 import pytest
 import torch
 
+from tasks.batches import SPLITS
 from tasks.errors import UserError
 from tasks.kg_completion import task as module
 from tasks.kg_completion.categories import categories
 from tasks.kg_completion.task import AT, CATEGORIES, SCORES, TIES, LinkPredictionTask
-from tasks.kg_completion.triples import SPLITS
 from tests.cli import QUIET, call, places
 from tests.tasks.kg_completion.graphs import evaluate, every, folder_data, graph_data, link_prediction, score, truths
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from tasks.batches import SPLITS
 from tasks.errors import UserError
 from tasks.kg_completion.categories import categories
 from tasks.kg_completion.toy import ANCESTOR, NOISE, PARENT, SIBLING, toy_graph
-from tasks.kg_completion.triples import SPLITS
 
 RECIPE = {"depth": 3, "branching": 4, "noise": 20, "held_out": 0.1, "seed": 0}
 

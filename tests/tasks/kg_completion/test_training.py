@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from tasks.batches import SPLITS
 from tasks.kg_completion.losses import EXCLUDED
 from tasks.kg_completion.task import LinkPredictionTask
-from tasks.kg_completion.triples import SPLITS
 from tests.tasks.kg_completion.graphs import every, folder_data, graph_data, link_prediction, score, truths
 
 RECIPROCAL = pytest.mark.parametrize("reciprocal", [True, False])

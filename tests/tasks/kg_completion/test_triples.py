@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from tasks.batches import SPLITS
 from tasks.errors import UserError
 from tasks.kg_completion import reader
-from tasks.kg_completion.triples import FILES, SPLITS, read_graph, triple_keys
+from tasks.kg_completion.triples import FILES, read_graph, triple_keys
 
 GOOD = {"train": "a\tr\tb\nb\ts\tc\n", "dev": "a\ts\tc\n", "test": "c\tr\ta\n"}
 
