@@ -18,6 +18,7 @@ from configs.geometries import with_pairs
 from configs.kinds import described, fits, unknown_key
 from configs.schema import Root
 from configs.targets import check_targets, load_target
+from hyperbolic.encoders.kinds import kind_of
 from tasks import sizes
 from tasks.local_paths import OUTSIDE
 from tasks.reading import brief
@@ -154,8 +155,8 @@ def _loggers(node: Any) -> dict[str, Any]:
 
 
 def encoder_kind(node: Mapping[str, Any]) -> str:
-    """What the encoder of a node reads (its `kind`): sequences, where it does not say."""
-    return getattr(get_object(node["_target_"]), "kind", "sequences")
+    """What the encoder of a node reads, see `kind_of`."""
+    return kind_of(get_object(node["_target_"]))
 
 
 def readings(node: Mapping[str, Any]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ constant that is missing to the exact value.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -358,6 +359,11 @@ def artanhc(gap: Tensor) -> Tensor:
     r = square.clamp_min(_SMALL).sqrt()
     closed = (2 * (r + r * r) / gap).log1p() / (2 * r)
     return _joined(square, [1 / (2 * n + 1) for n in range(11)], closed)
+
+
+def inverse_softplus(value: float) -> float:
+    """``x + log(1 - e^-x)`` of x > 0, whose softplus is x."""
+    return value + math.log(-math.expm1(-value))
 
 
 def sinhc(square: Tensor) -> Tensor:

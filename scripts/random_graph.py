@@ -30,6 +30,7 @@ from tasks.kg_completion.triples import FILES  # noqa: E402
 
 BLOCK = 500_000  # rows that are generated at once
 SIZES = {"entities": 2_000_000, "triples": 20_000_000, "relations": 200, "held_out": 500}  # of a knowledge graph
+EDGE_SIZES = {"nodes": 1_000_000, "features": 0}  # of a list of edges
 
 
 @commands.reports_errors
@@ -37,9 +38,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns 0, or 1 for numbers that cannot be and folders that cannot be written."""
     options = _parser().parse_args(arguments)
     sizes = [f"--{name.replace('_', '-')}" for name in SIZES if getattr(options, name) is not None]
+    of_edges = [f"--{name}" for name in EDGE_SIZES if getattr(options, name) is not None]
     if options.edges and sizes:
         raise UserError(f"--edges makes a list of edges, and {sizes[0]} is of a knowledge graph; leave one out.")
-    for name, size in SIZES.items():
+    if not options.edges and of_edges:
+        raise UserError(f"{of_edges[0]} is of a list of edges, which --edges makes; give both, or neither.")
+    for name, size in (SIZES | EDGE_SIZES).items():
         setattr(options, name, size if getattr(options, name) is None else getattr(options, name))
     for name in ("entities", "triples", "relations", "held_out", "nodes"):
         whole(f"--{name.replace('_', '-')}", getattr(options, name), 1)
@@ -108,8 +112,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--relations", type=int, metavar="R", help="200")
     parser.add_argument("--held-out", type=int, metavar="H", help="of valid and of test (500)")
     parser.add_argument("--edges", type=int, default=0, metavar="N", help="an edge list in the place of triples")
-    parser.add_argument("--nodes", type=int, default=1_000_000, metavar="M", help="of the edge list (1,000,000)")
-    parser.add_argument("--features", type=int, default=0, metavar="F", help="of each node of the edge list (none)")
+    parser.add_argument("--nodes", type=int, metavar="M", help="of the edge list (1,000,000)")
+    parser.add_argument("--features", type=int, metavar="F", help="of each node of the edge list (none)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of what is drawn (0)")
     return parser
 

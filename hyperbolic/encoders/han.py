@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hyperbolic.encoders.kinds import require_sequences
 from hyperbolic.geometry import ChangeGeometry, Geometry
 from hyperbolic.layers.guard import check_range
 from hyperbolic.layers.sequence import length_mask
@@ -159,9 +160,7 @@ def _reader(
     level: str, make: Callable[..., nn.Module], geometry: Geometry, d_in: int, d_hidden: int, total: bool
 ) -> tuple[nn.Module, int]:
     """The encoder of a level and the size of its states; with total, that of one direction is half of d_hidden."""
-    kind = getattr(getattr(make, "func", make), "kind", "sequences")
-    if kind != "sequences":
-        raise ValueError(f"encoder.{level} needs an encoder of sequences, and this one is of {kind}")
+    require_sequences(level, make)
     reader: Any = make(geometry=geometry, d_in=d_in, d_hidden=d_hidden, streams=1)
     if not total or reader.d_out == d_hidden:
         return reader, reader.d_out

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from hyperbolic.encoders.kinds import require_sequences
 from hyperbolic.geometry import Geometry
 from hyperbolic.layers.sequence import length_mask
 
@@ -48,9 +49,7 @@ class PairAttention(nn.Module):
                 raise ValueError(f"encoder.{key}: unknown value {value!r}; available: {', '.join(choices)}")
         if streams != 2:
             raise ValueError(f"an encoder of pairs has 2 streams, premise and hypothesis, got streams={streams}")
-        kind = getattr(getattr(reader, "func", reader), "kind", "sequences")
-        if kind != "sequences":
-            raise ValueError(f"encoder.reader needs an encoder of sequences, and this one is of {kind}")
+        require_sequences("reader", reader)
         self.manifold, self.combine, self.norm = geometry.manifold, combine, norm
         self.reader = reader(geometry=geometry, d_in=d_in, d_hidden=d_hidden, streams=streams)
         self.d_out, self.averages = self.reader.d_out, bool(getattr(self.reader, "averages", False))

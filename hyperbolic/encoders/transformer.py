@@ -64,7 +64,8 @@ class _Stack(nn.Module):
 
 
 def _check(name: str, x: Tensor, past: int, n_positions: int) -> None:
-    """
+    """Refuse sequences that do not fit.
+
     Raises:
         ValueError: an empty sequence, or one that is longer than the table of positions.
     """

@@ -19,9 +19,9 @@ from hyperbolic.layers.points import PointLayer
 from hyperbolic.layers.positions import check_positions
 from hyperbolic.manifolds import Manifold
 from hyperbolic.nonlinearity import NONLINEARITIES, checked
+from hyperbolic.numerics import inverse_softplus
 
 SCORES = ("distance", "squared")
-_SOFTPLUS_ONE = math.log(math.e - 1)  # softplus of this is 1
 
 
 class Centroid(nn.Module):
@@ -201,7 +201,7 @@ class ContextAttention(PointLayer):
             ManifoldParameter(manifold.expmap0(start), manifold=manifold) if on_manifold else nn.Parameter(start)
         )
         self.positive = beta == "softplus"
-        first = torch.tensor(_SOFTPLUS_ONE if self.positive else 1.0)
+        first = torch.tensor(inverse_softplus(1.0) if self.positive else 1.0)
         self.free_beta = nn.Parameter(first) if score == "distance" else None
         self.offset = nn.Parameter(torch.zeros(())) if gate == "sigmoid" else None
 

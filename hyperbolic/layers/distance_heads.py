@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 
@@ -11,7 +9,7 @@ from hyperbolic.kernels.pairwise import lorentz_pairwise, poincare_pairwise
 from hyperbolic.layers.guard import name_of
 from hyperbolic.layers.multihead import MultiHead, drop_scores
 from hyperbolic.manifolds import HyperbolicManifold, Lorentz, Manifold, PoincareBall, sheet
-from hyperbolic.numerics import WIDE, sqnorm, wide
+from hyperbolic.numerics import WIDE, inverse_softplus, sqnorm, wide
 from hyperbolic.switch import is_followed
 
 _SUMMABLE = 1e4  # c T^2 / W^2 up to which T^2 - |S|^2 of float64 points keeps 1e-12
@@ -51,7 +49,7 @@ class DistanceHeads(MultiHead):
         if not tau > 0:
             raise ValueError(f"{name_of(self)}: the factor of the distances must be positive, got {tau!r}")
         self.space, self.gate = space, gate
-        start = torch.full((n_heads, 1, 1), tau + math.log(-math.expm1(-tau)))  # inverse of softplus
+        start = torch.full((n_heads, 1, 1), inverse_softplus(tau))
         self.free_tau = nn.Parameter(start, requires_grad=learn_tau)
         self.gamma = nn.Parameter(torch.zeros(n_heads, 1, 1)) if gate == "sigmoid" else None
         self.dropout = nn.Dropout(dropout)

@@ -159,7 +159,8 @@ def check_features(layer: nn.Module, features: Tensor | None) -> None:
 
 
 def check_sequence(layer: nn.Module, x: Tensor) -> None:
-    """
+    """Refuse what is no set of points.
+
     Raises:
         ValueError: x is not (..., N, D) with N > 0.
     """
@@ -168,7 +169,8 @@ def check_sequence(layer: nn.Module, x: Tensor) -> None:
 
 
 def check_weights(layer: nn.Module, weights: Tensor, shape: tuple[int, ...]) -> None:
-    """
+    """Refuse weights that are not of these points.
+
     Raises:
         ValueError: weights that do not have the ``shape``, a number a point.
     """
@@ -179,7 +181,8 @@ def check_weights(layer: nn.Module, weights: Tensor, shape: tuple[int, ...]) -> 
 
 
 def check_mask(layer: nn.Module, mask: Tensor, shape: tuple[int, ...], hidden_rows: bool = False) -> None:
-    """
+    """Refuse what is no mask of these positions.
+
     Args: shape: (..., N) that the mask must have. hidden_rows: rows without a true entry are allowed.
     Raises:
         ValueError: a mask that is not boolean, has another shape, or hides every position of a row (the last on a GPU:
@@ -197,7 +200,8 @@ def check_mask(layer: nn.Module, mask: Tensor, shape: tuple[int, ...], hidden_ro
 
 
 def check_rows(layer: nn.Module, right: Tensor, problem: str) -> None:
-    """
+    """Refuse rows that are not right.
+
     Args: right: (...), booleans. problem: a sentence with ``{}`` in the place of the row.
     Raises:
         ValueError: ``problem``, with the first row that is not right (on a GPU: a device-side assertion).
@@ -212,7 +216,8 @@ def check_rows(layer: nn.Module, right: Tensor, problem: str) -> None:
 
 
 def check_range(layer: nn.Module | None, index: Tensor, low: int, high: int, rule: str, advice: str = "") -> None:
-    """
+    """Refuse indices out of range.
+
     Args: layer: None where the error is not to name one. index: integers (...).
     Raises:
         ValueError: ``rule`` and the range of the numbers, where an index is outside of low..high (on a GPU: a
@@ -234,7 +239,8 @@ def _inside(index: Tensor, low: int, high: int) -> Tensor:
 
 
 def check_points(layer: nn.Module, points: Tensor, n: int, d: int) -> None:
-    """
+    """Refuse what is no table of points.
+
     Raises:
         ValueError: points that are not those of a table, (n, D) for size d.
     """
@@ -247,7 +253,8 @@ def check_points(layer: nn.Module, points: Tensor, n: int, d: int) -> None:
 
 
 def check_table(layer: nn.Module, n: int, d: int, padding_idx: int | None) -> None:
-    """
+    """Refuse sizes that no table has.
+
     Args: n: rows of a table of points of size d. padding_idx: a row, counted from the end where it is negative.
     Raises:
         ValueError: no rows, a size below 1, or a padding index that is none of the rows.
@@ -259,7 +266,8 @@ def check_table(layer: nn.Module, n: int, d: int, padding_idx: int | None) -> No
 
 
 def check_index(layer: nn.Module, index: Tensor, n: int) -> None:
-    """
+    """Refuse what is no index into a table.
+
     Args: index (...): rows of a table of n rows.
     Raises:
         ValueError: numbers of another type than int64 or int32, or outside of 0..n-1 (the last on a GPU: a device-side

@@ -12,7 +12,8 @@ from hyperbolic.manifolds import Manifold
 
 
 def check_positions(layer: nn.Module, positions: Tensor, x: Tensor, n_positions: int) -> None:
-    """
+    """Refuse positions that are not of these points.
+
     Args: positions (..., N) of points x (..., N, D), leading axes of x may be missing; rows of a table of n_positions.
     Raises:
         ValueError: positions of another shape or dtype, or outside of the table (the last on a GPU: a device-side

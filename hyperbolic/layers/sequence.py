@@ -45,7 +45,8 @@ class _Swap(Function[Tensor]):
 
 
 def check_lengths(lengths: Tensor | None, x: Tensor, layer: nn.Module | None = None) -> None:
-    """
+    """Refuse lengths that are not of these sequences.
+
     Args: lengths (...) of sequences x (..., T, D). layer: that the error names.
     Raises:
         ValueError: lengths that are no tensor of whole numbers, of another shape than the batch, or outside 1..T (the

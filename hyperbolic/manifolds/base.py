@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from hyperbolic.manifolds import sheet
-from hyperbolic.numerics import WIDE, asinhc, safe_sqrt, wide
+from hyperbolic.numerics import WIDE, asinhc, inverse_softplus, safe_sqrt, wide
 from hyperbolic.rows import blocked
 
 M = TypeVar("M", bound="Manifold")
@@ -88,8 +88,7 @@ class Manifold(geoopt.Manifold, abc.ABC):
 
     def _of_start_c(self) -> Tensor:
         """What the parameter or buffer that holds c has at the start."""
-        value = torch.tensor(self.start_c, dtype=WIDE)
-        return value + torch.log(-torch.expm1(-value)) if self.learn_c else value  # inverse of softplus
+        return torch.tensor(inverse_softplus(self.start_c) if self.learn_c else self.start_c, dtype=WIDE)
 
     @property
     def c(self) -> Tensor:

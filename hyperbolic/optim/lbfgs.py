@@ -27,6 +27,7 @@ class RiemannianLBFGS(torch.optim.Optimizer):
     Args:
         params: parameters or groups, whose options besides "params" are ignored.
         lr: length of the first try of each line search. max_iter: most iterations of a step.
+            A step also ends after 2 max_iter computations of the loss.
         history_size: pairs of steps and changes of the gradient that stand for the Hessian.
         tolerance_grad: the step ends where no entry of the gradient is larger. tolerance_change: and where neither the
             loss nor a coordinate changes by more.

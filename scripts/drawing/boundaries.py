@@ -8,6 +8,7 @@ gradient lies in the plane is drawn at its true distance from the origin, and th
 farther out it is drawn; the legend gives the share of each gradient that the plane holds.
 """
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +71,7 @@ def field(classifier: ClassLogits, names: Sequence[str], classes: Sequence[int])
 
     The classifier is used in float64.
     """
-    classifier = classifier.double()
+    classifier = copy.deepcopy(classifier).double()
     manifold, index = classifier.manifold, torch.tensor(list(classes))
     slopes = gradients(classifier, index)
     units = slopes / slopes.norm(dim=-1, keepdim=True).clamp_min(1e-300)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from hyperbolic.encoders.han import Trace
+from hyperbolic.encoders.kinds import kind_of
 from hyperbolic.geometry import ChangeGeometry, Geometry
 from tasks.document_classification.ngrams import whole_documents, with_ngrams
 from tasks.errors import UserError, positive, rate, states_size, whole
@@ -50,7 +51,7 @@ class DocumentClassifier(nn.Module):
         positive("task.model.word_c", word_c)
         rate("task.model.word_dropout", word_dropout)
         rate("task.model.dropout", dropout)
-        self.reads_sentences = getattr(getattr(encoder, "func", encoder), "kind", "sequences") == "documents"
+        self.reads_sentences = kind_of(encoder) == "documents"
         self.ngrams, self.n_words = whole("task.model.ngrams", ngrams, 1), n_words
         self.buckets = whole("task.model.buckets", buckets, 1) if ngrams > 1 else 0
         if self.reads_sentences and ngrams > 1:

@@ -1,6 +1,7 @@
 """python scripts/random_graph.py: the files, the same for the same seed, and what is refused."""
 
 import numpy as np
+import pytest
 
 from scripts import random_graph
 from tasks.graph.folder import read_folder
@@ -62,6 +63,13 @@ def test_an_edge_list_has_no_triples(tmp_path, capsys):
     for option in ("--entities", "--triples"):
         assert random_graph.main([str(tmp_path), *EDGES, option, "9"]) == 1
         assert f"{option} is of a knowledge graph" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("option", ["--nodes", "--features"])
+def test_triples_have_no_options_of_an_edge_list(tmp_path, capsys, option):
+    assert random_graph.main([str(tmp_path), "--triples", "10", option, "9"]) == 1
+    assert f"{option} is of a list of edges" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

@@ -126,7 +126,8 @@ class SampleAndAggregate(nn.Module):
 
 
 def check_layers(layers: int) -> int:
-    """
+    """The number of layers, where there is one.
+
     Raises:
         ValueError: less than one layer.
     """

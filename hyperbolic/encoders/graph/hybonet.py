@@ -48,22 +48,21 @@ class HyboNet(nn.Module):
         geometry.check_manifold("HyboNet", Lorentz, option=("Linear", "variant"))
         self.d_out, self.layers = d - 1 if counts_time else d, check_layers(layers)
         sizes = [d_in] + [self.d_out] * layers
-        self.drop_features = InputDropout(dropout)
         self.linear = nn.ModuleList(
-            geometry.linear(a, b, variant=variant, **({"activation": activation, "dropout": dropout} if k else {}))
+            geometry.linear(a, b, variant=variant, dropout=dropout, **({"activation": activation} if k else {}))
             for k, (a, b) in enumerate(itertools.pairwise(sizes))
         )
+        self.linear[0].drop = InputDropout(dropout)
         self.aggregation = nn.ModuleList(geometry.aggregation(self.d_out, **aggregation) for _ in range(layers))
 
     def forward(self, x: Tensor, neighbours: Sequence[Neighbours]) -> Tensor:
         """See :meth:`hyperbolic.encoders.graph.convolution.GraphConvolutions.forward`."""
-        x = self.drop_features(x)
         for linear, aggregation, at in zip(self.linear, self.aggregation, neighbours, strict=True):
             x = aggregation(linear(x), at)
         return x
 
 
-class InputDropout(nn.Module):
+class InputDropout(nn.Dropout):
     """Dropout of coordinates (N, D) that are mostly 0 and the same in every step, as those of the words of texts.
 
     Numbers are drawn for the others alone; the distribution is that of ``torch.nn.Dropout``.
@@ -72,27 +71,25 @@ class InputDropout(nn.Module):
     """
 
     def __init__(self, p: float):
-        super().__init__()
-        self.drop = nn.Dropout(p)
+        super().__init__(p)
         self._last: Tensor | None = None  # what the places and values are of
         self._version = 0
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.drop.p == 0:
+        if not self.training or self.p == 0:
             return x
         if x.requires_grad or x.is_inference():  # which has no version to tell changes by
-            result: Tensor = self.drop(x)
-            return result
+            return super().forward(x)
         if x is not self._last or x._version != self._version:
             self._last, self._version, self._places = x, x._version, x.reshape(-1).nonzero().squeeze(-1)
             self._values = x.reshape(-1)[self._places]
         dropped = x.new_zeros(x.numel())
-        dropped[self._places] = self.drop(self._values)
+        dropped[self._places] = super().forward(self._values)
         return dropped.view(x.shape)
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = {key: value for key, value in self.__dict__.items() if key not in ("_places", "_values")}
-        return kept | {"_last": None}
+        state = {key: value for key, value in self.__dict__.items() if key not in ("_places", "_values")}
+        return state | {"_last": None}
 
     _places: Tensor
     _values: Tensor

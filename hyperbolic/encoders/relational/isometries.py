@@ -28,7 +28,7 @@ from hyperbolic.kernels.tangent_distance import (
 )
 from hyperbolic.manifolds import Euclidean, Manifold, PoincareBall
 from hyperbolic.manifolds.poincare import pull_inside
-from hyperbolic.numerics import BALL_EPS, WIDE, cosh_sqrt, sqnorm, tanhc, wide
+from hyperbolic.numerics import BALL_EPS, WIDE, cosh_sqrt, inverse_softplus, sqnorm, tanhc, wide
 from hyperbolic.switch import is_traced
 
 _SHORTEST = 1e-30  # |v|^2 of a pair, so that 0/0 does not happen
@@ -120,7 +120,7 @@ class Isometry(Scorer):
                     "relation; switch one of them off"
                 )
             c = float(self.manifold.c)
-            self.free_c = nn.Parameter(torch.full((n_relations, 1), c + math.log(-math.expm1(-c))))
+            self.free_c = nn.Parameter(torch.full((n_relations, 1), inverse_softplus(c)))
         self.make_relations()
 
     translation: nn.Parameter

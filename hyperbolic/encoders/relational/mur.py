@@ -46,8 +46,8 @@ class MuR(Scorer):
     models of hyperbolic space it is MuRP in other coordinates.
 
     Args:
-        d: size of the entities. init_std: of the normal vectors whose ``exp_0`` the entities and the p_r are at the
-            start; the diagonals start uniform in (-1, 1) and the biases at 0, as in the paper's program.
+        d: size of the entities. init_std: of the normal vectors whose ``exp_0`` in the ball the entities and the p_r
+            are at the start; the diagonals start uniform in (-1, 1) and the biases at 0, as in the paper's program.
 
     Raises:
         ValueError: a manifold that is none of the four, init_std that is not positive.
@@ -59,8 +59,8 @@ class MuR(Scorer):
         if not init_std > 0:
             raise ValueError(f"MuR: init_std must be positive, got {init_std}")
         self.flat = not self.manifold.is_curved
-        self.entity = _initialised(geometry.embedding(n_entities, d, sparse=sparse), init_std)
-        self.translation = _initialised(geometry.embedding(n_relations, d, sparse=sparse), init_std)
+        self.entity = _initialised(geometry.embedding(n_entities, d, sparse=sparse), self.manifold, init_std)
+        self.translation = _initialised(geometry.embedding(n_relations, d, sparse=sparse), self.manifold, init_std)
         self.stretch = nn.Parameter(torch.empty(n_relations, d).uniform_(-1, 1))
         self.head_bias, self.tail_bias = (nn.Parameter(torch.zeros(n_entities, 1)) for _ in range(2))
 
@@ -149,14 +149,17 @@ def _terms(tt: Tensor, pt: Tensor, pp: Tensor, c: Tensor) -> tuple[Tensor, Tenso
     return common + c * tt * (c * pp), common + c * pp, tt + 2 * pt + pp
 
 
-def _initialised(embedding: nn.Module, std: float) -> nn.Module:
-    """The table with rows ``exp_0`` of normal vectors, or these vectors where it is a table of vectors."""
+def _initialised(embedding: nn.Module, manifold: Manifold, std: float) -> nn.Module:
+    """The table with rows ``exp_0`` of normal vectors, or these vectors where it is a table of vectors; on another
+    manifold than the ball at the same distance from the origin as in it."""
     weight = getattr(embedding, "inner", embedding).weight
     assert isinstance(weight, nn.Parameter)
     with torch.no_grad():
-        if isinstance(weight, ManifoldParameter):
+        if isinstance(weight, ManifoldParameter):  # in the ball where it is Klein's
+            assert isinstance(weight.manifold, Manifold)
             manifold = weight.manifold
-            assert isinstance(manifold, Manifold)
+        std = PoincareBall.origin_scale / manifold.origin_scale * std if manifold.is_curved else std
+        if isinstance(weight, ManifoldParameter):
             d = manifold.intrinsic_dim(weight.shape[-1])
             weight.copy_(manifold.expmap0(std * torch.randn(len(weight), d)))
         else:

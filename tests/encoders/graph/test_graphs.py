@@ -109,3 +109,17 @@ def test_dropout_of_features_sees_that_they_were_changed():
     with torch.inference_mode():
         assert torch.allclose(drop(torch.eye(3)), torch.eye(3))
     assert "_values" not in pickle.loads(pickle.dumps(drop)).__dict__
+
+
+@pytest.mark.parametrize("variant", ["gcn", "paper"])
+def test_hybonets_dropout_is_inside_of_all_its_linear_layers(variant):
+    """So their inputs are points, which `check_points` sees, and the paper's first layer takes its time from them."""
+    words = ("task=graph_nc_toy", "encoder=hybonet_graph", f"encoder.variant={variant}", "encoder.dropout=0.5")
+    composing.register()
+    task, data = build(checks.check(composing.composed(*words, "check_points=true")))
+    train = data.splits()["train"]
+    assert task.train().step(train[torch.arange(len(train))]).loss.isfinite()
+    first = task.model.encoder.linear[0]
+    x = task.model.manifold.expmap0(torch.rand(20, first.d_in))
+    times = [first.train(training)(x)[:, 0] for training in (True, False)]
+    assert torch.allclose(*times) is (variant == "paper")

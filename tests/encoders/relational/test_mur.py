@@ -145,3 +145,14 @@ def test_start_points_and_factors():
     assert [f.shape for f in scorer.factors(H, REL, T[:, 0])] == [(5, D)] * 4
     with pytest.raises(ValueError, match="init_std must be positive, got 0"):
         model("poincare", init_std=0)
+
+
+def test_points_start_at_the_same_distances_in_each_model_of_hyperbolic_space():
+    torch.manual_seed(0)
+    names = [name for name, (manifold, _) in GEOMETRIES.items() if manifold != "Euclidean"]
+    means = []
+    for name in names:
+        geometry = make_geometry(name, *GEOMETRIES[name], c=0.7, learn_c=False)
+        manifold, points = MuR(geometry, 2000, R, sparse=False, d=D, init_std=0.1).points()
+        means.append(float(manifold.dist0(points).mean()))
+    assert means == pytest.approx([means[0]] * len(means), rel=0.05)
