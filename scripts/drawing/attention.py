@@ -18,11 +18,6 @@ from tasks.nli.data import NliData
 from tasks.ragged import length_mask
 
 INSIDE = 1  # position id of the words of the mention in its context
-CURVED = (
-    "Poincaré disk of radius 1: distances d from the origin are exact, drawn at tanh(√c d/2); angles are those of log₀ "
-    "projected to its 2 principal directions, which hold at least {share} of its squared length."
-)
-FLAT = "Flat: coordinates along the 2 principal directions, at least {share} of the variance."
 FOOT = "\nThe nearer a word's query is to its own key, the more weight the word gets (where β > 0)."
 
 
@@ -120,7 +115,7 @@ def plot_panel(axis: Axes, title: str, cloud: Cloud) -> None:
 
 def plot(rows: Sequence[Sequence[tuple[str, Cloud]]], title: str) -> Figure:
     """A row of panels (title, cloud) for each run."""
-    foot = charts.notes([(each.manifold, each.share) for row in rows for _, each in row], CURVED, FLAT) + FOOT
+    foot = charts.notes([(each.manifold, each.share) for row in rows for _, each in row]) + FOOT
     with canvas.canvas(max(5.0, *(4.2 * len(row) for row in rows)), 1.2 + 4.6 * len(rows), title, foot) as body:
         axes = canvas.plot_rows(body, plot_panel, rows)
         legend = canvas.legend(body, axes, loc="outside lower center", ncols=2, markerscale=1.8)

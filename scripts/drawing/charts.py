@@ -11,6 +11,13 @@ from torch.nn.functional import pad
 from hyperbolic.manifolds import Manifold, PoincareBall
 from hyperbolic.manifolds.charts import convert
 
+CURVED = (
+    "Poincaré disk of radius 1: distances d from the origin are exact, drawn at tanh(√c d/2); angles are those of log₀ "
+    "projected to its 2 principal directions, which hold at least {share} of its squared length."
+)
+FLAT = "Flat: coordinates along the 2 principal directions, at least {share} of the variance."
+ON_PAPER = "projected to the 2 principal directions, which hold at least {share} of the squared lengths."
+
 
 @dataclass(frozen=True)
 class Basis:
@@ -109,7 +116,7 @@ def values_on_rays(
     return *(paper.view(-1, 1, 1) * rays).unbind(-1), torch.cat(blocks).double().unflatten(0, (-1, RAYS))
 
 
-def notes(shares: Iterable[tuple[Manifold, float]], curved: str, flat: str) -> str:
+def notes(shares: Iterable[tuple[Manifold, float]], curved: str = CURVED, flat: str = FLAT) -> str:
     """What pictures by `flatten` show truly, a line for each kind of space among them; {share} in the texts is the
     smallest share (see `Basis`) of the kind, in percent."""
     smallest: dict[bool, float] = {}

@@ -29,11 +29,6 @@ from tasks.text import UNK
 DOCUMENTS = 64  # of the test split, drawn by chance
 CHOSEN = 3  # sentences of each class whose text is shown
 NEAR = 0.09  # of two of them in the disk, whose numbers would cover each other
-CURVED = (
-    "Poincaré disk of radius 1: distances d from the origin are exact, drawn at tanh(√c d/2); angles are those of log₀ "
-    "projected to its 2 principal directions, which hold at least {share} of its squared length."
-)
-FLAT = "Flat: coordinates along the 2 principal directions, at least {share} of the variance."
 LEVELS_FOOT = "\nPoints of the levels before stand in grey; the page of the same name shows the text of each point."
 FACTORS_FOOT = (
     "\nLorentz factor γ = cosh(√c d): 1 at the origin; the larger a sentence's, the more it counts in the midpoint "
@@ -293,4 +288,4 @@ def _classes(rows: Sequence[Levels]) -> dict[str, str]:
 
 
 def _note(rows: Sequence[Levels]) -> str:
-    return charts.notes([(row.space, row.share) for row in rows], CURVED, FLAT)
+    return charts.notes([(row.space, row.share) for row in rows])

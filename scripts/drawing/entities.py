@@ -33,12 +33,13 @@ RING = "#777777"
 STEPS = (1.0, 2.0, 5.0, 10.0)  # between rings, times a power of 10
 COLOURS = ListedColormap(colormaps["viridis_r"](torch.linspace(0.12, 1, 256).numpy()))  # the more triples, the darker
 _UNDER = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.75}
-_PLANE = "projected to the 2 principal directions, which hold at least {share} of the squared lengths."
 CURVED = (
     "Poincaré disk of radius 1, or its part around the origin where no rim is drawn: each entity at its true distance "
-    f"d from the origin, at tanh(√c d/2) from the centre, in the direction of log₀ {_PLANE}"
+    f"d from the origin, at tanh(√c d/2) from the centre, in the direction of log₀ {charts.ON_PAPER}"
 )
-FLAT = f"Flat space, scaled to fit: each entity at its true distance from the origin, in its direction {_PLANE}"
+FLAT = (
+    f"Flat space, scaled to fit: each entity at its true distance from the origin, in its direction {charts.ON_PAPER}"
+)
 FOOT = (
     "\nDistances between entities are not kept. Dashed rings: equal distance from the origin, with its value. Rank "
     "correlation: of the degrees with the distances from the origin, over all entities (Spearman). Named are entities "

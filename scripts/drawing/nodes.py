@@ -33,13 +33,15 @@ MOST_LINKS = 3000  # above which a picture would be all links
 MOST_CLASSES = 16  # with a colour and mark of their own
 OTHERS, WITHOUT, ALONE = "other classes", "no class", "no link"
 PLAIN = "#BBBBBB"  # of nodes without a class or a degree of their own
-_PLANE = "projected to the 2 principal directions, which hold at least {share} of the squared lengths."
 CURVED = (
     "Poincaré disk of radius 1, or its part about the centre where no rim is drawn. The centroid of the nodes is moved "
     "to the centre by an isometry; each node is at its true distance d from it, at tanh(√c d/2) from the centre, in "
-    f"the direction of its logarithm {_PLANE}"
+    f"the direction of its logarithm {charts.ON_PAPER}"
 )
-FLAT = f"Flat space, scaled to fit: each node at its true distance from the mean of all, in its direction {_PLANE}"
+FLAT = (
+    "Flat space, scaled to fit: each node at its true distance from the mean of all, "
+    f"in its direction {charts.ON_PAPER}"
+)
 FOOT = "\nDistances between nodes are not kept. Dashed rings: equal distance from the centroid, with its value."
 LINKS = " Lines: the links of the graph, geodesics of the disk."
 NAMES = " Named are the nodes of the highest degree, or chosen ones, where there is room."
