@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
         about = card(run, kinds, predicts=bool(checkpoint.get("vocabulary")))
         print(f"model: {exported.write(folder, checkpoint, kinds, about)}")
         return 0
-    kind = chosen(options.what, list(kinds), str(options.run))
+    kind = choose_kind(options.what, list(kinds), str(options.run))
     table = in_model(kind, kinds[kind], options.model, run.title)
     file = options.out or options.run / f"{kind}.{table.model}.{FORMATS[options.format].suffix}"
     n, d = table.coordinates.shape
@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def chosen(what: str | None, kinds: list[str], run: str) -> str:
+def choose_kind(what: str | None, kinds: list[str], run: str) -> str:
     """The kind of points that is asked for, without a word the first. Raises UserError where there is none."""
     if not kinds:
         raise UserError(

@@ -87,26 +87,26 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     whole("--samples", options.samples, 1)
     whole("--seed", options.seed, 0)
-    kept: dict[str, dict[str, object]] = {}
+    statistics: dict[str, dict[str, object]] = {}
     names = [folder.resolve().name for folder in options.folders]
     if options.output and (twice := sorted({name for name in names if names.count(name) > 1})):
         raise UserError(f"--output keeps graphs by the names of their folders, and {twice[0]} is there twice.")
     for k, folder in enumerate(options.folders):
         print("\n" * (k > 0), end="")
         if folder.exists() and not has_triples(folder):
-            kept[folder.resolve().name] = _graph(folder, options.samples, options.seed)
+            statistics[folder.resolve().name] = _graph(folder, options.samples, options.seed)
         else:
             graph = read_graph(folder, {"dev": 0, "test": 0})
             if folder.is_file():
                 print(f"{folder.name}: read as triples{'' if graph.headers else OR_EDGES}")
             every = shape(graph.triples["train"], options.samples, options.seed)
             print("\n".join(report(graph, every, relation_rows(graph, options.samples, options.seed))))
-    if kept:
+    if statistics:
         print(f"\n{GRAPH_LEGEND}")
     if options.output:
-        if not kept:
+        if not statistics:
             raise UserError("--output keeps what was measured of graphs of edges, and there is none among the folders.")
-        text = json.dumps({"samples": options.samples, "seed": options.seed, "graphs": kept}, indent=1)
+        text = json.dumps({"samples": options.samples, "seed": options.seed, "graphs": statistics}, indent=1)
         with whole_file(options.output) as part:
             part.write_text(text + "\n", encoding="utf-8")
         print(f"\nwritten: {options.output}")

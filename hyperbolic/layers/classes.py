@@ -128,15 +128,15 @@ class ClassLogits(PointLayer):
             raise ValueError(f"{name_of(self)}: label_smoothing must lie in [0, 1], got {label_smoothing}")
         target = target.long()
         if _checks_values(target):
-            given = target[target != ignore_index]
-            self._check_classes(given, "target class", _within(given, 0, self.n_classes))
+            counted_targets = target[target != ignore_index]
+            self._check_classes(counted_targets, "target class", _within(counted_targets, 0, self.n_classes))
         target, counted = _counted_targets(target, ignore_index, self.n_classes)
         classes = self._checked(classes)
         lifted, w, scale, bias = self._sampled(x, classes)
         if classes is not None:
             place = self._places(classes)[target]
-            missing = counted & (place < 0)
-            self._refuse(missing, target, "target class {} is not among the classes that are evaluated")
+            is_absent = counted & (place < 0)
+            self._refuse(is_absent, target, "target class {} is not among the classes that are evaluated")
             target = place.clamp_min(0)
         return streamed_cross_entropy(
             lifted.reshape(-1, lifted.shape[-1]), w, scale, bias, target.flatten(), counted.flatten(), label_smoothing

@@ -109,8 +109,8 @@ def levels(trained: Trained, most_words: int, seed: int = 0) -> Levels:
         raise unfit(trained.run, "has no encoder of documents; name a run of encoder=han.")
     generator = torch.Generator().manual_seed(seed)
     split = trained.data.splits()["test"]
-    chosen = torch.randperm(len(split), generator=generator)[:DOCUMENTS].sort().values
-    batch = split[chosen]
+    examples = torch.randperm(len(split), generator=generator)[:DOCUMENTS].sort().values
+    batch = split[examples]
     _, trace = model.encode(batch["words"], batch["lengths"], batch["sentences"])
     assert trace is not None  # of an encoder of documents
     vocabulary = trained.data.prepared().words
@@ -128,13 +128,13 @@ def _levels(
     lengths = torch.tensor([len(words) for words in texts])
     real = length_mask(lengths, trace.word_weights.shape[1])
     inside = length_mask(sentences, trace.sentence_weights.shape[1])
-    kept = torch.randperm(int(real.sum()), generator=generator)[:most].sort().values
+    rows = torch.randperm(int(real.sum()), generator=generator)[:most].sort().values
     of_sentences = labels.repeat_interleave(sentences)
-    said = [word for sentence in texts for word in sentence]
+    spellings = [word for sentence in texts for word in sentence]
     joined = [" ".join(sentence) for sentence in texts]
     ends = [0, *sentences.cumsum(0).tolist()]
     whole = [" ".join(joined[a:b]) for a, b in itertools.pairwise(ends)]
-    words, states, documents = trace.words[real][kept], trace.sentences[inside], trace.documents
+    words, states, documents = trace.words[real][rows], trace.sentences[inside], trace.documents
     upper = torch.cat([states, documents])
     same = words.shape[-1] == upper.shape[-1]
     plane = charts.plane_of(trace.space, torch.cat([words, upper]) if same else upper)
@@ -146,9 +146,9 @@ def _levels(
         xy = charts.flatten(trace.space, points, plane)
         return Level(name, xy, classes, trace.lorentz_factors(points), weights, texts)
 
-    of_words = of_sentences.repeat_interleave(lengths)[kept]
+    of_words = of_sentences.repeat_interleave(lengths)[rows]
     parts = (
-        level("words", words, word_plane, of_words, trace.word_weights[real][kept], [said[k] for k in kept.tolist()]),
+        level("words", words, word_plane, of_words, trace.word_weights[real][rows], [spellings[k] for k in rows.tolist()]),
         level("sentences", states, plane, of_sentences, trace.sentence_weights[inside], joined),
         level("documents", documents, plane, labels, torch.ones(len(documents)), whole),
     )
@@ -209,13 +209,13 @@ def _head(row: Levels) -> str:
 def _texts(row: Levels) -> str:
     """The texts of the chosen sentences, by their numbers."""
     part, lines = row.parts[1], []
-    for number, k in enumerate(chosen(row), start=1):
+    for number, k in enumerate(choose(row), start=1):
         head = f"{number}  γ {float(part.factors[k]):.2f}, {row.names[int(part.classes[k])]}: "
         lines.append(canvas.wrapped(head + shortened(part.texts[k], 220), 6.2, 8))
     return "\n".join(lines)
 
 
-def chosen(row: Levels) -> list[int]:
+def choose(row: Levels) -> list[int]:
     """The numbers of the sentences whose texts are shown: of each class those with the largest Lorentz factors, then
     the one with the smallest of all."""
     part = row.parts[1]
@@ -250,7 +250,7 @@ def _plot_sentences(axis: Axes, row: Levels, head: str, scale: Normalize) -> Non
             *part.xy[one].T.numpy(), c=part.factors[one].numpy(), norm=scale, cmap="viridis_r", s=18, marker=marker,
             linewidths=0, label=name, zorder=2,
         )  # fmt: skip
-    xy = part.xy[chosen(row)]
+    xy = part.xy[choose(row)]
     axis.plot(*xy.T.numpy(), "o", markersize=7, markerfacecolor="none", markeredgecolor="black", zorder=4)
     for numbers in neighbours(xy):
         x, y = xy[numbers[0]].tolist()

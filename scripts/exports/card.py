@@ -80,8 +80,8 @@ def _data(data: Mapping[str, Any], run: Run) -> list[str]:
 def licence(settings: Mapping[str, Any]) -> str:
     """Under which licence the data of a run are: generated, those that its task is named after, or unknown ones."""
     task = str(settings.get("task.name"))
-    made = task.endswith("_toy") or settings.get("task.data._target_") == "tasks.prefix.data.PrefixData"
-    if made:
+    is_generated = task.endswith("_toy") or settings.get("task.data._target_") == "tasks.prefix.data.PrefixData"
+    if is_generated:
         return "they are generated, by a program under Apache-2.0."
     return LICENCES[task] if task in LICENCES and _names_its_files(task, settings) else UNKNOWN
 

@@ -70,11 +70,11 @@ def test_points_are_the_models(hype_han):
 
 def test_texts_are_those_of_the_largest_factors(hype_han):
     row = documents.levels(load(read_run(hype_han)), 10)
-    part, chosen = row.parts[1], documents.chosen(row)
-    assert int(part.factors.argmax()) in chosen
-    assert chosen[-1] == int(part.factors.argmin())
+    part, sentences = row.parts[1], documents.choose(row)
+    assert int(part.factors.argmax()) in sentences
+    assert sentences[-1] == int(part.factors.argmin())
     for number in range(len(row.names)):
-        mine = [k for k in chosen[:-1] if part.classes[k] == number]
+        mine = [k for k in sentences[:-1] if part.classes[k] == number]
         of_class = part.factors[part.classes == number].sort(descending=True).values
         assert part.factors[mine].tolist() == of_class[: len(mine)].tolist()
         assert len(mine) == min(documents.CHOSEN, len(of_class))
