@@ -130,7 +130,8 @@ def _levels(
     inside = length_mask(sentences, trace.sentence_weights.shape[1])
     rows = torch.randperm(int(real.sum()), generator=generator)[:most].sort().values
     of_sentences = labels.repeat_interleave(sentences)
-    spellings = [word for sentence in texts for word in sentence]
+    all_words = [word for sentence in texts for word in sentence]
+    spellings = [all_words[k] for k in rows.tolist()]
     joined = [" ".join(sentence) for sentence in texts]
     ends = [0, *sentences.cumsum(0).tolist()]
     whole = [" ".join(joined[a:b]) for a, b in itertools.pairwise(ends)]
@@ -148,7 +149,7 @@ def _levels(
 
     of_words = of_sentences.repeat_interleave(lengths)[rows]
     parts = (
-        level("words", words, word_plane, of_words, trace.word_weights[real][rows], [spellings[k] for k in rows.tolist()]),
+        level("words", words, word_plane, of_words, trace.word_weights[real][rows], spellings),
         level("sentences", states, plane, of_sentences, trace.sentence_weights[inside], joined),
         level("documents", documents, plane, labels, torch.ones(len(documents)), whole),
     )
