@@ -2,6 +2,8 @@
 
 import functools
 import inspect
+import sysconfig
+import traceback
 import typing
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -28,6 +30,8 @@ from tasks.trainer import check_precision
 
 # What a user can get wrong: reported in one paragraph. Other errors are ours.
 MISTAKES = (UserError, ConfigError, HydraException, OmegaConfBaseException, NonFiniteError, OffManifoldError, OSError)
+ROOT = Path(__file__).resolve().parent.parent
+OURS = [ROOT / name for name in ("hyperbolic", "tasks", "configs", "scripts", "run.py")]
 REFUSALS = (ValueError, NotImplementedError, InstantiationException)  # of settings, by what is built of them
 make = functools.partial(instantiate, _convert_="all")
 
@@ -101,9 +105,21 @@ def make_data(values: Mapping[str, Any], probed: Task | None = None) -> TaskData
 
 
 def _refused(error: Exception) -> UserError:
-    """What a class says of its settings; what Hydra says of it besides is no help."""
+    """What a class says of its settings; what Hydra says of it besides is no help. Of a class of the user's own also
+    where it says so, as it may be a mistake of its own."""
     cause = error.__cause__ or error
-    return cause if isinstance(cause, UserError) else UserError(str(cause))
+    return cause if isinstance(cause, UserError) else UserError(f"{cause}{_own_place(cause)}")
+
+
+def _own_place(error: BaseException) -> str:
+    """The innermost line of an error that is in a file of the user's, as the end of a message; empty where none is."""
+    libraries = (*(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")), *map(str, OURS))
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(libraries)]
+    frames = [frame for frame in frames if Path(frame.filename).is_file()]  # no <string>
+    if not frames:
+        return ""
+    place = f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}"
+    return f" ({place}; HYPERBOLIC_FULL_ERROR=1 shows how it came there)"
 
 
 def _make(name: str, node: Mapping[str, Any], kind: Any) -> Any:

@@ -84,7 +84,7 @@ def in_model(kind: str, points: NamedPoints, model: str | None, run: str) -> Tab
     """The points in float64 with the coordinates of a model of their space: a key of MODELS, or "euclidean", tangent
     vectors at the origin ``l log_0(x)`` whose length is the distance from it; None: as they were trained.
 
-    Raises UserError for a model of curved space where that of the points is flat.
+    Raises UserError for a model of hyperbolic space where that of the points is another space.
     """
     manifold = points.manifold
     x = manifold.projx(points.x.detach().double())
@@ -95,6 +95,8 @@ def in_model(kind: str, points: NamedPoints, model: str | None, run: str) -> Tab
         own = FLAT
     elif model == FLAT:
         x = manifold.origin_scale * manifold.logmap0(x)
+    elif model is not None and not manifold.is_hyperbolic:
+        raise UserError(f"--model {model}: the {kind} of {run} lie on {manifold.name}, which is another space.")
     elif model is not None:
         x = convert(x, manifold, manifold.twin(MODELS[model]))
     c = float(manifold.c.detach()) if manifold.is_curved else 0.0

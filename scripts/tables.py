@@ -87,7 +87,8 @@ def assign(records: dict[Path, Record], layouts: list[Layout]) -> dict[str, Cell
             if lacking := [metric for metric in needed if metric not in record["metrics"]]:
                 raise RecordError(
                     f"{path}: '{cell}' of {tables[cell.table].title} needs {', '.join(lacking)}, and the record has no "
-                    "such metric. Run the experiment again to its end."
+                    f"such metric, but {', '.join(sorted(filter(is_tested, record['metrics']))) or 'none of a test'}. "
+                    "Correct the table's metrics, or run the experiment again to its end."
                 )
     assigned: dict[str, Cells] = {file: defaultdict(list) for file in tables}
     for (file, place), paths in places.items():
@@ -95,6 +96,10 @@ def assign(records: dict[Path, Record], layouts: list[Layout]) -> dict[str, Cell
         require_same_data(runs, place)
         assigned[file][place] = runs
     return assigned
+
+
+def is_tested(metric: str) -> bool:
+    return metric.startswith("test/")
 
 
 def require_same_data(runs: list[Record], place: Place) -> None:

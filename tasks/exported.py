@@ -14,13 +14,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from hyperbolic.geometry import MANIFOLDS
+from hyperbolic.manifolds import Manifold
 from tasks.base import NamedPoints
 from tasks.checkpoint_parts import has_parts
 from tasks.errors import UserError
@@ -54,7 +55,8 @@ def write(folder: Path, checkpoint: Mapping[str, Any], points: Mapping[str, Name
     if folder.exists():
         raise UserError(f"{folder} is there already; name a new folder.")
     packed = _safetensors().save  # into bytes: its own files are for their owner alone
-    spaces = {kind: [type(own.manifold).__name__, float(own.manifold.c.detach())] for kind, own in points.items()}
+    geometry = checkpoint["config"].get("geometry") or {}
+    spaces = {kind: _space(own.manifold, geometry) for kind, own in points.items()}
     facts = {key: checkpoint.get(key) for key in KEPT} | {"spaces": spaces}
     names = {kind: list(own.names) for kind, own in points.items()}
     with whole_folder(folder) as part:
@@ -78,9 +80,18 @@ def write(folder: Path, checkpoint: Mapping[str, Any], points: Mapping[str, Name
 def load(folder: str | Path) -> Exported:
     """What `write` wrote; nothing in it is executed.
 
-    Raises UserError, which names the file, where one is missing, altered or damaged, and without safetensors.
+    Raises UserError, which names the file, where one is missing, altered or damaged, where points lie on a manifold
+    that is not registered, and without safetensors.
     """
-    folder = Path(folder)
+    return _load(Path(folder), with_points=True)
+
+
+def load_checkpoint(folder: Path) -> dict[str, Any]:
+    """The checkpoint alone, for which the manifolds of the points need not be registered. Raises as `load`."""
+    return _load(folder, with_points=False).checkpoint
+
+
+def _load(folder: Path, with_points: bool) -> Exported:
     files = check_sums(folder)
     load_file = _safetensors().load_file
     file = folder / CONFIG
@@ -105,7 +116,10 @@ def load(folder: str | Path) -> Exported:
             file = folder / VOCABULARY[0]
             checkpoint["vocabulary"] = {**rest, "tensors": load_file(file)}
         file = folder / POINTS
-        points = {kind: _points(names[kind], x, *facts["spaces"][kind]) for kind, x in tables.items()}
+        kinds = tables if with_points else {}
+        points = {kind: _points(names[kind], x, *facts["spaces"][kind]) for kind, x in kinds.items()}
+    except UserError:
+        raise
     except Exception as error:  # many kinds, for files that may hold anything
         reason = f"{type(error).__name__}: {brief(str(error))}"
         raise UserError(f"{file} is not what an export writes ({reason}). Export the model again.") from error
@@ -137,8 +151,19 @@ def check_sums(folder: Path) -> tuple[str, ...]:
     return files
 
 
-def _points(names: list[str], x: Tensor, manifold: str, c: float) -> NamedPoints:
-    space = MANIFOLDS[manifold](c=c) if c else MANIFOLDS[manifold]()
+def _space(manifold: Manifold, geometry: Mapping[str, Any]) -> list[Any]:
+    """What `_points` makes a manifold of again: its name, c, and the settings that it has of the geometry's node."""
+    name, c = type(manifold).__name__, float(manifold.c.detach())
+    return [name, c, geometry.get("settings") or {} if name == geometry.get("manifold") else {}]
+
+
+def _points(
+    names: list[str], x: Tensor, manifold: str, c: float, settings: Mapping[str, Any] = MappingProxyType({})
+) -> NamedPoints:
+    """settings: folders of before have none."""
+    if manifold not in MANIFOLDS:
+        raise UserError(f"The points lie on {manifold}, which is not registered; import the module that does so first.")
+    space = MANIFOLDS[manifold](c=c, **settings) if c else MANIFOLDS[manifold](**settings)
     if len(names) != len(x) or not torch.isfinite(x).all() or not space.check_point_on_manifold(x):
         raise ValueError(f"its points are not {len(names)} points of {manifold}")
     return NamedPoints(names, space, x)

@@ -5,6 +5,7 @@ import netrc
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger, TensorBoardLogger, WandbLogger
@@ -16,13 +17,14 @@ def wandb_logger(save_dir: str, project: str, mode: str) -> WandbLogger:
     """A logger of Weights & Biases. mode: "online", "offline", or "auto": online only where one is logged in."""
     if one_of("logger.mode", mode, ("auto", "online", "offline")) == "auto":
         mode = os.environ.get("WANDB_MODE") or ("online" if _logged_in() else "offline")
-    return WandbLogger(project=project, save_dir=save_dir, offline=mode != "online")
+    name = "/".join(Path(save_dir).parts[-2:])  # of the run's folder: what it is, and when it began
+    return WandbLogger(project=project, name=name, save_dir=save_dir, offline=mode != "online")
 
 
 def tensorboard_logger(save_dir: str, name: str) -> TensorBoardLogger:
     """A logger of TensorBoard, into the folder `name`. Raises UserError where TensorBoard is not installed."""
     try:
-        return TensorBoardLogger(save_dir=save_dir, name=name, version="")
+        return TensorBoardLogger(save_dir=save_dir, name=name, version="", default_hp_metric=False)
     except ModuleNotFoundError as error:
         raise UserError(
             "logger=tensorboard needs the package tensorboard: pip install '.[tensorboard]'. Or take another logger."
@@ -30,13 +32,18 @@ def tensorboard_logger(save_dir: str, name: str) -> TensorBoardLogger:
 
 
 @contextlib.contextmanager
-def open_loggers(makers: Iterable[Callable[..., Logger]], folder: Path) -> Iterator[list[Logger]]:
+def open_loggers(
+    makers: Iterable[Callable[..., Logger]], folder: Path, settings: Mapping[str, Any]
+) -> Iterator[list[Logger]]:
     """The loggers of a run; they end with it, so that the next run of this process gets its own.
 
-    makers: each is called with save_dir.
+    makers: each is called with save_dir. settings: of the run, which W&B and TensorBoard show beside the metrics.
     """
     loggers = [make(save_dir=str(folder)) for make in makers]
     try:
+        for logger in loggers:
+            if isinstance(logger, WandbLogger | TensorBoardLogger):
+                logger.log_hyperparams(dict(settings))
         yield loggers
     finally:
         if any(isinstance(logger, WandbLogger) for logger in loggers):

@@ -35,13 +35,13 @@ STATES = {"fit": (LAST,), "test": (AVERAGE, BEST, LAST), "predict": (AVERAGE, BE
 
 def read(path: Path, setting: str, states: tuple[str, ...] = STATES["test"]) -> dict[str, Any]:
     """The checkpoint in a file, or in a run's folder the first of `states` that is there; of a folder that was exported
-    what `exported.load` makes of it.
+    what `exported.load_checkpoint` makes of it.
 
     Raises UserError where there is none, or it is damaged; `setting` is the key that named it.
     """
     file = path
     if path.is_dir() and exported.is_export(path):
-        return exported.load(path).checkpoint
+        return exported.load_checkpoint(path)
     if path.is_dir():
         places = [place / state for state in states for place in (path / "checkpoints", path)]
         file = next((f for f in places if f.exists()), path / "checkpoints" / (BEST if BEST in states else LAST))

@@ -7,7 +7,6 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.encoders.kinds import kind_of
 from hyperbolic.geometry import ChangeGeometry, Geometry, Options
 from hyperbolic.manifolds import Manifold
 from hyperbolic.nonlinearity import NONLINEARITIES
@@ -22,8 +21,8 @@ WORDS = ("points", "tangents")
 
 
 @runtime_checkable
-class PairEncoder(Protocol):
-    """An encoder of pairs (kind = "pairs"), which attends to the words of the premise."""
+class AttendingEncoder(Protocol):
+    """An encoder that attends to the words of the premise, as some of pairs do (kind = "pairs")."""
 
     def weights(self, x: Tensor, lengths: Tensor) -> Tensor: ...
 
@@ -108,10 +107,9 @@ class SentencePairClassifier(nn.Module):
 
     def attention(self, words: Tensor, lengths: Tensor) -> Tensor | None:
         """words (2, B, T), lengths (2, B) -> the weights (B, T) of the premise's words, zeros behind its end; None for
-        an encoder that does not attend."""
-        if kind_of(self.encoder) != "pairs":
+        an encoder that does not attend, or does not say so by its method `weights`."""
+        if not isinstance(self.encoder, AttendingEncoder):
             return None
-        assert isinstance(self.encoder, PairEncoder)
         return self.encoder.weights(self.embedding(words), lengths)
 
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ from hyperbolic.layers.guard import (
     check_index,
     check_manifold,
     check_points,
+    check_sizes,
     check_table,
     takes_points,
 )
@@ -57,6 +58,7 @@ class Linear(nn.Module):
         super().__init__()
         if init not in ("glorot", "fan_in"):
             raise ValueError(f"Linear: init must be glorot or fan_in, got {init!r}")
+        check_sizes(self, d_in, d_out)
         self.manifold, self.d_in, self.d_out = manifold, d_in, d_out
         bound = 0.0 if init == "glorot" else d_in**-0.5
         weight = torch.empty(d_out, d_in)

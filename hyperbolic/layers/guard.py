@@ -252,6 +252,16 @@ def check_points(layer: nn.Module, points: Tensor, n: int, d: int) -> None:
         )
 
 
+def check_sizes(layer: nn.Module, d_in: int, d_out: int) -> None:
+    """Refuse sizes that no linear layer has.
+
+    Raises:
+        ValueError: a size below 1.
+    """
+    if d_in < 1 or d_out < 1:
+        raise ValueError(f"{name_of(layer)}: needs d_in >= 1 and d_out >= 1, got d_in={d_in}, d_out={d_out}")
+
+
 def check_table(layer: nn.Module, n: int, d: int, padding_idx: int | None) -> None:
     """Refuse sizes that no table has.
 

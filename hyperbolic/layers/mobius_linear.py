@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from hyperbolic.kernels.mobius_linear import mobius_affine
 from hyperbolic.layers.description import shows
-from hyperbolic.layers.guard import check_features, describe, takes_points
+from hyperbolic.layers.guard import check_features, check_sizes, describe, takes_points
 from hyperbolic.layers.initial import glorot
 from hyperbolic.layers.points import PointLayer
 from hyperbolic.manifolds import PoincareBall
@@ -50,6 +50,7 @@ class Linear(PointLayer):
         tangent_bias: bool = False,
     ):
         super().__init__()
+        check_sizes(self, d_in, d_out)
         self.manifold, self.d_in, self.d_out, self.tangent_bias = manifold, d_in, d_out, tangent_bias
         self.weight = nn.Parameter(gain * glorot(torch.empty(d_out, d_in)))
         self.drop_weight = nn.Dropout(weight_dropout)

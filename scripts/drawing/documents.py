@@ -112,7 +112,8 @@ def levels(trained: Trained, most_words: int, seed: int = 0) -> Levels:
     examples = torch.randperm(len(split), generator=generator)[:DOCUMENTS].sort().values
     batch = split[examples]
     _, trace = model.encode(batch["words"], batch["lengths"], batch["sentences"])
-    assert trace is not None  # of an encoder of documents
+    if trace is None:
+        raise unfit(trained.run, "has an encoder that attends to no sentences and words; name a run of encoder=han.")
     vocabulary = trained.data.prepared().words
     texts = [
         [vocabulary[row - FIRST] if row != UNK else "[unknown]" for row in rows[:n]]

@@ -26,7 +26,7 @@ class DocumentClassifier(nn.Module):
     the words alone; buckets: rows that n-grams share by a hash. dropout: of documents.
     """
 
-    components = ("words", "attention", "sentences", "classifier")
+    components = ("words", "classifier")  # and those of an encoder of documents
     encoder_kind = ("documents", "sequences")
 
     def __init__(
@@ -56,7 +56,8 @@ class DocumentClassifier(nn.Module):
         self.buckets = whole("task.model.buckets", buckets, 1) if ngrams > 1 else 0
         if self.reads_sentences and ngrams > 1:
             raise UserError(f"task.model.ngrams={ngrams} is for encoders of sequences, as encoder=dan; take 1.")
-        geometry.check_components(self.components if self.reads_sentences else ("words", "classifier"))
+        own = getattr(getattr(encoder, "func", encoder), "components", ()) if self.reads_sentences else ()
+        geometry.check_components(dict.fromkeys([*self.components, *own]))
         words, classifier = geometry.part("words"), geometry.part("classifier")
         self.manifold = classifier.manifold
         self.words = WordTable(words, n_words + self.buckets, d_word, vectors, word_c, train_words, word_dropout)
@@ -71,10 +72,10 @@ class DocumentClassifier(nn.Module):
 
     def encode(self, words: Tensor, lengths: Tensor, sentences: Tensor) -> tuple[Tensor, Trace | None]:
         """words (M, T) of all sentences, lengths (M,), sentences (B,) -> the documents (B, D), points of the
-        classifier's geometry, and of an encoder of documents what they were made from."""
+        classifier's geometry, and of an encoder that attends to sentences and words what they were made from."""
         if self.reads_sentences:
             document, trace = self.encoder(self.words(words), lengths, sentences)
-            return document, trace
+            return document, trace if isinstance(trace, Trace) else None
         words, lengths = whole_documents(words, lengths, sentences)
         if self.buckets:
             words, lengths = with_ngrams(words, lengths, self.ngrams, self.n_words, self.buckets)

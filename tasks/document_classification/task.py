@@ -30,10 +30,12 @@ class DocumentTask(ClassificationTask):
         return self.model(batch["words"], batch["lengths"], batch["sentences"])
 
     def explain(self, batch: dict[str, Any], texts: Sequence[Text]) -> list[dict[str, Any]]:
-        if not isinstance(self.model, DocumentClassifier) or not self.model.reads_sentences:
-            raise UserError("explain=true needs a model that attends to sentences and words, as encoder=han does.")
+        refusal = UserError("explain=true needs a model that attends to sentences and words, as encoder=han does.")
+        if not isinstance(self.model, DocumentClassifier):
+            raise refusal
         documents, trace = self.model.encode(batch["words"], batch["lengths"], batch["sentences"])
-        assert trace is not None  # of an encoder of documents
+        if trace is None:
+            raise refusal
         predictions = class_predictions(self.model.classifier(documents), self.classes)
         traces = explanations(trace, texts)
         return [each | {"explanation": one} for each, one in zip(predictions, traces, strict=True)]

@@ -165,7 +165,7 @@ class NodeModel(GraphNetwork):
     ):
         geometry = geometry.with_defaults(layers)
         super().__init__(geometry, encoder, n_nodes, edges, features, d_nodes, fanouts)
-        if fanouts is not None and self.encoder.averages_logits:
+        if fanouts is not None and getattr(self.encoder, "averages_logits", False):
             raise UserError(
                 "task.model.fanouts is for classifiers of single nodes; add encoder.averages_logits=false, or take "
                 "task.model.fanouts=null."

@@ -218,7 +218,7 @@ class NodeTask(_WholeGraph, ClassificationTask):
         else:
             points, places = self.all_points(), rows
         logits = self.model.logits(points)
-        if self.model.encoder.averages_logits:
+        if getattr(self.model.encoder, "averages_logits", False):
             logits = self.model.neighbours.mean(logits)
         return logits[places]
 

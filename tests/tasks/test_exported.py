@@ -5,10 +5,12 @@ import json
 import os
 import stat
 import sys
+from unittest import mock
 
 import pytest
 import torch
 
+from hyperbolic.geometry import MANIFOLDS
 from hyperbolic.manifolds import Euclidean, Lorentz
 from tasks import exported
 from tasks.base import NamedPoints
@@ -24,6 +26,12 @@ CHECKPOINT = {
 }
 
 
+class Scaled(Euclidean):
+    def __init__(self, ratio: float = 1.0):
+        super().__init__()
+        self.ratio = ratio
+
+
 @pytest.fixture
 def points() -> dict[str, NamedPoints]:
     sheet = Lorentz(c=0.3)
@@ -37,6 +45,18 @@ def points() -> dict[str, NamedPoints]:
 @pytest.fixture
 def folder(points, tmp_path):
     return exported.write(tmp_path / "model", CHECKPOINT, points, "# A card\n")
+
+
+def test_a_manifold_of_ones_own_keeps_its_settings(tmp_path):
+    """And the checkpoint can be read without it, as by a command that imports its module later."""
+    with mock.patch.dict(MANIFOLDS, {"Scaled": Scaled}):
+        points = {"words": NamedPoints(["a"], Scaled(ratio=3.0), torch.tensor([[1.0, 2.0]], dtype=torch.float64))}
+        config = {"geometry": {"manifold": "Scaled", "settings": {"ratio": 3.0}}}
+        folder = exported.write(tmp_path / "model", CHECKPOINT | {"config": config}, points, "")
+        assert exported.load(folder).points["words"].manifold.ratio == 3.0
+    assert exported.load_checkpoint(folder)["config"] == config
+    with pytest.raises(UserError, match="on Scaled, which is not registered; import the module that does so first"):
+        exported.load(folder)
 
 
 def test_what_is_written_comes_back(folder, points):

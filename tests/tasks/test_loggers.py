@@ -71,8 +71,22 @@ def test_a_step_of_several_batches_is_logged_once(tmp_path):
 
 def test_they_are_made_with_the_folder_of_the_run(tmp_path):
     makers = [lambda save_dir: CSVLogger(save_dir, name="a"), lambda save_dir: CSVLogger(save_dir, name="b")]
-    with loggers.open_loggers(makers, tmp_path) as opened:
+    with loggers.open_loggers(makers, tmp_path, {}) as opened:
         assert [logger.root_dir for logger in opened] == [str(tmp_path / "a"), str(tmp_path / "b")]
+
+
+def test_wandb_and_tensorboard_have_the_settings_of_the_run(tmp_path, monkeypatch):
+    pytest.importorskip("tensorboard")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    place, settings = tmp_path / "task-encoder" / "now", {"optim": {"lr": 0.25}, "encoder": {"cell": "gru"}}
+    makers = [
+        lambda save_dir: loggers.wandb_logger(save_dir, "project", "offline"),
+        lambda save_dir: loggers.tensorboard_logger(save_dir, "tensorboard"),
+    ]
+    with loggers.open_loggers(makers, place, settings) as (wandb, tensorboard):
+        assert wandb.experiment.name == "task-encoder/now"
+        assert wandb.experiment.config["optim"] == {"lr": 0.25}
+        assert tensorboard.hparams == settings
 
 
 def test_tensorboard_writes_into_the_run_or_says_what_is_missing(tmp_path, monkeypatch):

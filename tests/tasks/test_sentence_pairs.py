@@ -263,3 +263,13 @@ def test_the_activation_comes_before_the_classifier(batch):
             assert cfg.task.model.activation == name
     with pytest.raises(UserError, match=r"task\.model\.activation must be one of"):
         model(activation="bent")
+
+
+def test_an_encoder_of_pairs_need_not_say_what_it_attends_to():
+    class Silent(PairAttention):
+        weights = None
+
+    reader = {"reader": ENCODER, "combine": "sum", "norm": "none"}
+    words, lengths = torch.randint(11, (2, 3, 4)), torch.full((2, 3), 4)
+    assert model(encoder=functools.partial(PairAttention, **reader)).attention(words, lengths).shape == (3, 4)
+    assert model(encoder=functools.partial(Silent, **reader)).attention(words, lengths) is None

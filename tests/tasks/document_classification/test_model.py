@@ -4,11 +4,12 @@ import functools
 
 import pytest
 import torch
+from torch import nn
 
 from hyperbolic.encoders.dan import DeepAveragingEncoder
 from hyperbolic.encoders.han import HierarchicalAttention
 from hyperbolic.encoders.rnn import RecurrentEncoder
-from hyperbolic.geometry import GEOMETRIES, make_geometry
+from hyperbolic.geometry import GEOMETRIES, ChangeGeometry, make_geometry
 from hyperbolic.manifolds import Lorentz, PoincareBall
 from tasks.document_classification.model import DocumentClassifier
 from tasks.document_classification.ngrams import whole_documents, with_ngrams
@@ -58,6 +59,32 @@ def test_padding_of_sentences_and_documents_changes_nothing(name, encoder):
     torch.testing.assert_close(network(wider, lengths, sentences), together, **tolerance(torch.float64, "model"))
     order = torch.tensor([2, 0, 1])
     torch.testing.assert_close(network(*DOCUMENTS.pad_sentences(order)), together[order], **tolerance(torch.float64, "model"))
+
+
+class Bag(nn.Module):
+    """An encoder of documents that attends to nothing: a part of the geometry that is its own, no trace."""
+
+    kind, components = "documents", ("pool",)
+
+    def __init__(self, geometry, d_in, d_hidden):
+        super().__init__()
+        assert geometry.part("pool").name == "lorentz"
+        self.d_out, self.change = d_in, ChangeGeometry(geometry.part("words"), geometry.part("classifier"))
+
+    def forward(self, x, lengths, sentences):
+        return self.change(x[sentences.cumsum(0) - 1, 0]), x
+
+
+def test_an_encoder_of_documents_of_ones_own_has_its_parts_and_need_not_attend():
+    words = {"n_words": 7, "n_classes": 3, "vectors": None, "d_word": 4, "d_hidden": 4, "word_c": 0.1, "train_words": True}
+    words |= {"word_dropout": 0.0, "ngrams": 1, "buckets": 10, "dropout": 0.0}
+    ball = functools.partial(make_geometry, "poincare", *GEOMETRIES["poincare"], c=0.7)
+    network = DocumentClassifier(ball(parts={"pool": "lorentz"}), Bag, **words)
+    documents, trace = network.encode(*DOCUMENTS.pad_sentences(torch.arange(3)))
+    assert documents.shape == (3, 4)
+    assert trace is None
+    with pytest.raises(ValueError, match="has no component 'attention'; its components are words, classifier, pool"):
+        DocumentClassifier(ball(parts={"attention": "lorentz"}), Bag, **words)
 
 
 def test_a_document_of_an_encoder_of_sequences_is_the_sequence_of_its_words():
