@@ -242,7 +242,7 @@ def check_points(layer: nn.Module, points: Tensor, n: int, d: int) -> None:
     """Refuse what is no table of points.
 
     Raises:
-        ValueError: points that are not those of a table, (n, D) for size d.
+        ValueError: points that are not those of a table, (n, D) for size d, or not on its manifold.
     """
     manifold: Any = layer.manifold
     if points.shape != (shape := (n, manifold.ambient_dim(d))):
@@ -250,6 +250,10 @@ def check_points(layer: nn.Module, points: Tensor, n: int, d: int) -> None:
             f"{name_of(layer)}: its points have the shape {shape}, {n} of {manifold.name} of size {d}, got "
             f"{tuple(points.shape)}"
         )
+    if points.element_size() > 2:  # numbers of half precision are rounded off it
+        ok, reason = manifold.check_point_on_manifold(points, explain=True)
+        if not ok:
+            raise ValueError(f"{name_of(layer)}: {reason}; vectors become points by manifold.expmap0(vectors)")
 
 
 def check_sizes(layer: nn.Module, d_in: int, d_out: int) -> None:

@@ -259,6 +259,10 @@ def test_a_table_starts_from_points_of_its_own_manifold(name):
     torch.testing.assert_close(g.manifold.logmap0(table(torch.arange(5))), vectors, rtol=1e-5, atol=1e-6)
     with pytest.raises(ValueError, match=r"Embedding: its points have the shape \(5, [34]\), 5 of \w+ of size 3, got \(4, "):
         table.set_points(g.manifold.expmap0(vectors[:4]))
+    if g.manifold.is_curved:
+        far = torch.full_like(g.manifold.expmap0(vectors), 5.0)
+        with pytest.raises(ValueError, match=r"leaves the space by .*vectors become points by manifold\.expmap0"):
+            table.set_points(far)
 
 
 @pytest.mark.parametrize(("family", "manifold"), [("mobius", PoincareBall), ("lorentz", Lorentz), ("klein", Klein)])
