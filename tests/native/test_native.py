@@ -213,10 +213,12 @@ assert x.tolist() == [2, 2, 2]
 @pytest.mark.parametrize("how", ["build", "use"])
 def test_two_processes_at_once(tmp_path, how):
     """Both have a whole kernel; where they build before they use it, it is compiled by one of them."""
-    (tmp_path / "twice.cpp").write_text(_SOURCE)
+    folder = tmp_path / "sources"  # not that of the cache, whose temporary folders come and go
+    folder.mkdir()
+    (folder / "twice.cpp").write_text(_SOURCE)
     started = [
         subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", _START, tmp_path, how],
+            [sys.executable, "-W", "error", "-c", _START, folder, how],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -146,7 +146,7 @@ def test_the_first_documents_of_a_split_may_be_used_alone():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"held_out": {"train": 0.1}}, "task.data.held_out must be one of dev, test, and it is 'train'"),
+        ({"held_out": {"train": 0.1}}, "task.data.held_out.train: the splits are dev, test"),
         ({"held_out": {"dev": 0.5, "test": 0.5}}, "leaves no documents for train"),
         ({"max_sentences": 0}, "task.data.max_sentences must be a whole number of at least 1"),
         ({"max_words": 0}, "task.data.max_words must be a whole number of at least 1"),
