@@ -26,7 +26,6 @@ from configs.build import build, make
 from configs.words import with_quotes
 from tasks import prediction, processes, record, rendezvous, report, resume, training
 from tasks.errors import plain_warnings
-from tasks.local_paths import portable
 from tasks.loggers import open_loggers
 
 words: list[str] = []  # the command line, with which the other processes of a run are started
@@ -63,9 +62,7 @@ def run(cfg: DictConfig) -> float | None:
                     resume.checkpoint_to_continue(options["resume"], folder.parent, task.origin, *ends)
                 except resume.Finished as end:
                     return multirun.result(report.pass_over(str(end), end.record, folder), end.record)
-            makers = [make(node, _partial_=True) for node in values["logger"].values()]
-            settings = portable({key: value for key, value in values.items() if key != "paths"})
-            with open_loggers(makers, folder, settings) as loggers:
+            with open_loggers([make(node, _partial_=True) for node in values["logger"].values()], folder) as loggers:
                 if mode == "test":
                     prediction.check_test(data, files)
                     outcome = training.test(task, data, loggers, files.checkpoint, **options)

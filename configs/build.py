@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import site
 import sysconfig
 import traceback
 import typing
@@ -113,13 +114,11 @@ def _refused(error: Exception) -> UserError:
 
 def _own_place(error: BaseException) -> str:
     """The innermost line of an error that is in a file of the user's, as the end of a message; empty where none is."""
-    libraries = (*(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")), *map(str, OURS))
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(libraries)]
-    frames = [frame for frame in frames if Path(frame.filename).is_file()]  # no <string>
-    if not frames:
-        return ""
-    place = f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}"
-    return f" ({place}; HYPERBOLIC_FULL_ERROR=1 shows how it came there)"
+    installed = sysconfig.get_path("stdlib"), *site.getsitepackages(), site.getusersitepackages()
+    known = [*(Path(folder).resolve() for folder in installed), *OURS]
+    frames = ((Path(frame.filename).resolve(), frame.lineno) for frame in traceback.extract_tb(error.__traceback__))
+    own = [at for at in frames if at[0].is_file() and not any(at[0].is_relative_to(folder) for folder in known)]
+    return f" ({own[-1][0].name}, line {own[-1][1]}; HYPERBOLIC_FULL_ERROR=1 shows how it came there)" if own else ""
 
 
 def _make(name: str, node: Mapping[str, Any], kind: Any) -> Any:

@@ -3,6 +3,7 @@
 import difflib
 import re
 import shlex
+import sys
 
 from configs import files, words
 from configs.kinds import nearest
@@ -18,6 +19,9 @@ _WRONG_VALUES = (
 )
 
 
+_NO_NAME = re.compile(r"null|true|false|nan|inf|[+-]?[\d._e+-]+", re.IGNORECASE)
+
+
 class ConfigError(UserError):
     """A key or value of the configuration is wrong; the message names it and the remedy."""
 
@@ -27,7 +31,8 @@ def paragraph(error: BaseException) -> str:
     if isinstance(error, UserError):  # they say all themselves
         return " ".join(str(error).split())
     text = _whole_text(error)
-    for rule in (_several_values, _no_such_choice, _no_such_key, _wrong_value, _no_such_source, _unreadable, _no_place):
+    of_words = _several_values, _no_name, _no_such_choice, _no_such_key, _wrong_value
+    for rule in (*of_words, _no_such_source, _unreadable, _no_place):
         if message := rule(text, error):
             return readable(message)
     return readable(" ".join(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip())))
@@ -49,6 +54,16 @@ def _several_values(text: str, error: BaseException) -> str | None:
     key, value = match.groups()
     point = f" A number has a point: {key}={value.replace(',', '.')}." if re.fullmatch(r"[+-]?0,\d+", value) else ""
     return f"{key}={value} has several values. Run each with -m, or give all as one list with {key}=[{value}].{point}"
+
+
+def _no_name(text: str, error: BaseException) -> str | None:
+    """Hydra does not say which group has no name; of the words those are meant that are a number, null or the like."""
+    if "Config group override must be a string or a list" not in text:
+        return None
+    pairs = (word.partition("=")[::2] for word in sys.argv[1:])
+    wrong = [f"{key}={value}" for key, value in pairs if (files.FOLDER / key).is_dir() and _NO_NAME.fullmatch(value)]
+    place = ", ".join(wrong) or "A choice in a group"
+    return f"{place}: the name of a file is needed here; python run.py --help lists them."
 
 
 def _no_such_choice(text: str, error: BaseException) -> str | None:

@@ -14,7 +14,6 @@ from tasks.errors import UserError, called, ends_with_its_reader
 FOLDER = Path(__file__).resolve().parent
 HELP, SETTINGS = {"--help", "-h"}, {"--cfg", "-c"}
 CHECKPOINT = re.compile(r"(checkpoint|trainer\.resume)=(?!null$)")  # its settings are in a file that torch reads
-NO_NAME = re.compile(r"\[|(null|true|false|[+-]?[\d.]+)$", re.IGNORECASE)  # as the choice in a group
 GROUPS = ("geometry", "encoder", "optim", "trainer", "logger", "sweep", "hydra/launcher")
 MANY = {"-m", "--multirun"}
 FLAGS = HELP | SETTINGS | MANY | {  # those that Hydra takes
@@ -46,14 +45,15 @@ def answer(words: Sequence[str]) -> bool:
 
 def check_words(words: Sequence[str]) -> None:
     """Raises UserError for a setting that is written as the flags of other programs are, for a group that is given
-    something else than a name, and for a folder without a name, as of a variable of the shell that is not set: before
-    Hydra makes the run's folder, which would be at the root of the file system."""
+    a list, which loggers alone may have, and for a folder without a name, as of a variable of the shell that is not
+    set: before Hydra makes the run's folder, which would be at the root of the file system."""
     for word in words:
         flag, equals, value = word.partition("=")
         if equals and re.fullmatch(r"\+*paths\.(data|output|cache)_dir", flag) and value.strip("'\"") == "":
             raise UserError(f"{word}: the folder has no name; give one, or leave the setting out.")
-        if NO_NAME.match(value) and flag and (own.OURS / flag.lstrip("+")).is_dir():
-            raise UserError(f"{word}: name one file of configs/{flag}, as --help lists them.")
+        group = flag.lstrip("+")
+        if value.startswith("[[" if group == "logger" else "[") and group and (own.OURS / group).is_dir():
+            raise UserError(f"{word}: name one file of configs/{group}, as --help lists them.")
         if flag.startswith("--") and flag not in FLAGS:
             name = flag.lstrip("-")
             raise UserError(

@@ -118,8 +118,8 @@ def _load(folder: Path, with_points: bool) -> Exported:
         file = folder / POINTS
         kinds = tables if with_points else {}
         points = {kind: _points(names[kind], x, *facts["spaces"][kind]) for kind, x in kinds.items()}
-    except UserError:
-        raise
+    except _Unregistered as error:
+        raise UserError(f"{file}: {error}") from None
     except Exception as error:  # many kinds, for files that may hold anything
         reason = f"{type(error).__name__}: {brief(str(error))}"
         raise UserError(f"{file} is not what an export writes ({reason}). Export the model again.") from error
@@ -151,6 +151,10 @@ def check_sums(folder: Path) -> tuple[str, ...]:
     return files
 
 
+class _Unregistered(Exception):
+    """A manifold of the user's own, whose module was not imported."""
+
+
 def _space(manifold: Manifold, geometry: Mapping[str, Any]) -> list[Any]:
     """What `_points` makes a manifold of again: its name, c, and the settings that it has of the geometry's node."""
     name, c = type(manifold).__name__, float(manifold.c.detach())
@@ -162,7 +166,7 @@ def _points(
 ) -> NamedPoints:
     """settings: folders of before have none."""
     if manifold not in MANIFOLDS:
-        raise UserError(f"The points lie on {manifold}, which is not registered; import the module that does so first.")
+        raise _Unregistered(f"its points lie on {manifold}, which is not registered; import the module that does so.")
     space = MANIFOLDS[manifold](c=c, **settings) if c else MANIFOLDS[manifold](**settings)
     if len(names) != len(x) or not torch.isfinite(x).all() or not space.check_point_on_manifold(x):
         raise ValueError(f"its points are not {len(names)} points of {manifold}")

@@ -11,6 +11,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger, TensorBoardLogger, WandbLogger
 
 from tasks.errors import UserError, one_of
+from tasks.settings import flat
 
 
 def wandb_logger(save_dir: str, project: str, mode: str) -> WandbLogger:
@@ -24,7 +25,7 @@ def wandb_logger(save_dir: str, project: str, mode: str) -> WandbLogger:
 def tensorboard_logger(save_dir: str, name: str) -> TensorBoardLogger:
     """A logger of TensorBoard, into the folder `name`. Raises UserError where TensorBoard is not installed."""
     try:
-        return TensorBoardLogger(save_dir=save_dir, name=name, version="", default_hp_metric=False)
+        return TensorBoardLogger(save_dir=save_dir, name=name, version="")
     except ModuleNotFoundError as error:
         raise UserError(
             "logger=tensorboard needs the package tensorboard: pip install '.[tensorboard]'. Or take another logger."
@@ -32,24 +33,29 @@ def tensorboard_logger(save_dir: str, name: str) -> TensorBoardLogger:
 
 
 @contextlib.contextmanager
-def open_loggers(
-    makers: Iterable[Callable[..., Logger]], folder: Path, settings: Mapping[str, Any]
-) -> Iterator[list[Logger]]:
+def open_loggers(makers: Iterable[Callable[..., Logger]], folder: Path) -> Iterator[list[Logger]]:
     """The loggers of a run; they end with it, so that the next run of this process gets its own.
 
-    makers: each is called with save_dir. settings: of the run, which W&B and TensorBoard show beside the metrics.
+    makers: each is called with save_dir.
     """
     loggers = [make(save_dir=str(folder)) for make in makers]
     try:
-        for logger in loggers:
-            if isinstance(logger, WandbLogger | TensorBoardLogger):
-                logger.log_hyperparams(dict(settings))
         yield loggers
     finally:
         if any(isinstance(logger, WandbLogger) for logger in loggers):
             import wandb  # a second that other runs need not wait
 
             wandb.finish()
+
+
+def log_settings(trainer: pl.Trainer, settings: Mapping[str, Any]) -> None:
+    """The settings of a run, to W&B as its configuration and to TensorBoard as a text; by the first process alone."""
+    for logger in trainer.loggers:
+        if isinstance(logger, WandbLogger):
+            logger.log_hyperparams(dict(settings))
+        elif isinstance(logger, TensorBoardLogger):
+            lines = (f"    {key}: {value}" for key, value in flat(dict(settings)).items())
+            logger.experiment.add_text("settings", "\n".join(lines))
 
 
 def log_metrics(trainer: pl.Trainer, metrics: Mapping[str, float]) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from hyperbolic.encoders.kinds import kind_of
 from hyperbolic.geometry import ChangeGeometry, Geometry, Options
 from hyperbolic.manifolds import Manifold
 from hyperbolic.nonlinearity import NONLINEARITIES
@@ -108,7 +109,7 @@ class SentencePairClassifier(nn.Module):
     def attention(self, words: Tensor, lengths: Tensor) -> Tensor | None:
         """words (2, B, T), lengths (2, B) -> the weights (B, T) of the premise's words, zeros behind its end; None for
         an encoder that does not attend, or does not say so by its method `weights`."""
-        if not isinstance(self.encoder, AttendingEncoder):
+        if kind_of(self.encoder) != "pairs" or not isinstance(self.encoder, AttendingEncoder):
             return None
         return self.encoder.weights(self.embedding(words), lengths)
 

@@ -102,13 +102,14 @@ def _settle_answers(objective: str, entities: int, of: Settings) -> str:
     keys = ("task.module.negatives", "task.module.pool", "task.module.self_share")
     negatives, pool, _ = (of.values.get(key) for key in keys)
     is_softmax, are_many, has_pool = objective == "cross_entropy", entities > MOST_ENTITIES, of.has(keys[1])
-    are_few = negatives == AUTO and not (are_many or has_pool or of.has(keys[2]))
+    both = of.values.get("task.module.corrupt") == "both"  # sides, which are drawn
+    are_few = negatives == AUTO and not (are_many or has_pool or both or of.has(keys[2]))
     settled: tuple[int | None, int | None, float]
     why = "as it is set"
     if objective == "all_bce" or (is_softmax and (negatives is None or are_few)):
         settled, over = (None, None, 0.0), "all entities"
         why = "which are few enough" if is_softmax and are_few else why
-    elif has_pool or (is_softmax and negatives == pool == AUTO):
+    elif has_pool or (is_softmax and negatives == pool == AUTO and not both):
         size = pool if has_pool else min(POOL, entities)
         settled, over = (50, size, 0.01), f"{size:,} entities that are drawn for each batch"
         why = "as there are many" if are_many and not has_pool else why

@@ -20,6 +20,7 @@ from tasks.checkpoints import BEFORE, BEST, LAST, Checkpoints, History, Patience
 from tasks.errors import Diverged, UserError
 from tasks.fit_options import FitOptions, more_than_0
 from tasks.interruption import ends_with_a_message
+from tasks.loggers import log_settings
 from tasks.machine import build_kernels, choose_kernels, choose_threads
 from tasks.outcome import Outcome
 from tasks.pruning import Pruning
@@ -77,6 +78,7 @@ def fit(
             step, epoch = int(checkpoint["global_step"]), resuming.epochs_of(checkpoint) + 1
             print(f"goes on from {checkpoint['file']}: after step {step:,}, in epoch {epoch}", flush=True)
     build_kernels(trainer)
+    log_settings(trainer, task.origin.config)
 
     def hint() -> str:
         begun = [file for file in (states / LAST, checkpoint and checkpoint["file"]) if file and file.exists()]
@@ -202,6 +204,7 @@ def test(
     hardware = {k: options[k] for k in keys if k in options}
     trainer = make_trainer([], loggers, enable_progress_bar, limit_test_batches=limit_test_batches, **hardware)
     build_kernels(trainer)
+    log_settings(trainer, task.origin.config)
     start = time.perf_counter()
     with _guarded(trainer, lambda: "no result was written", lambda: ""):
         trainer.test(task, datamodule=data, verbose=False)

@@ -59,7 +59,7 @@ def finished(tmp_path_factory) -> tuple[Path, Result]:
         ("paths.output_dir=", "paths.output_dir=: the folder has no name"),
         ("paths.cache_dir=''", "the folder has no name; give one, or leave the setting out"),
         ("encoder=[[1]]", "name one file of configs/encoder"),
-        ("optim=null", "name one file of configs/optim"),
+        ("optim=null", "optim=null: the name of a file is needed here"),
         ("task=[prefix_toy]", "name one file of configs/task"),
         ("seed=-1", "seed must be a whole number of at least 0"),
         ("checkpoint=RUN input=FILE", "mode=fit does not use checkpoint and input. Did you mean mode=predict?"),

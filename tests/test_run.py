@@ -39,9 +39,9 @@ def test_a_run_ends_with_its_record(finished):
     with (home / "log" / "metrics.csv").open() as file:
         validations = [row for row in csv.DictReader(file) if row["val/accuracy"]]
     assert len(validations) == 3, "one row each"
-    watched = [name for name in validations[0] if name.startswith("diagnostics/")]
-    assert watched
-    assert all(row[name] for row in validations for name in watched)
+    diagnostics = [name for name in validations[0] if name.startswith("diagnostics/")]
+    assert diagnostics
+    assert all(row[name] for row in validations for name in diagnostics)
     assert (home / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
 
 

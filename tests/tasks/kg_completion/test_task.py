@@ -162,7 +162,7 @@ def test_the_parts_add_up_and_relations_csv_has_them(tmp_path, ties):
         ({"corrupt": "both", "objective": "all_bce"}, r"corrupt=both draws wrong heads, and objective=all_bce"),
         (
             {"corrupt": "both", "objective": "cross_entropy", "negatives": None},
-            r"objective=cross_entropy with negatives=None takes all",
+            r"objective=cross_entropy takes all entities",
         ),
         ({"corrupt": "both", "pool": 9}, r"task\.module\.pool .*task\.module\.corrupt=tails"),
         ({"self_share": -0.1}, r"task\.module\.self_share must be from 0 to 1"),
