@@ -119,7 +119,7 @@ def _load(folder: Path, with_points: bool) -> Exported:
         kinds = tables if with_points else {}
         points = {kind: _points(names[kind], x, *facts["spaces"][kind]) for kind, x in kinds.items()}
     except _Unregistered as error:
-        raise UserError(f"{file}: {error}") from None
+        raise UserError(f"{file} is not what an export writes, or {error}") from None
     except Exception as error:  # many kinds, for files that may hold anything
         reason = f"{type(error).__name__}: {brief(str(error))}"
         raise UserError(f"{file} is not what an export writes ({reason}). Export the model again.") from error
@@ -166,7 +166,7 @@ def _points(
 ) -> NamedPoints:
     """settings: folders of before have none."""
     if manifold not in MANIFOLDS:
-        raise _Unregistered(f"its points lie on {manifold}, which is not registered; import the module that does so.")
+        raise _Unregistered(f"their manifold, {brief(manifold)}, is one of your own: import its module first.")
     space = MANIFOLDS[manifold](c=c, **settings) if c else MANIFOLDS[manifold](**settings)
     if len(names) != len(x) or not torch.isfinite(x).all() or not space.check_point_on_manifold(x):
         raise ValueError(f"its points are not {len(names)} points of {manifold}")

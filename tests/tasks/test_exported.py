@@ -55,7 +55,7 @@ def test_a_manifold_of_ones_own_keeps_its_settings(tmp_path):
         folder = exported.write(tmp_path / "model", CHECKPOINT | {"config": config}, points, "")
         assert exported.load(folder).points["words"].manifold.ratio == 3.0
     assert exported.load_checkpoint(folder)["config"] == config
-    with pytest.raises(UserError, match="on Scaled, which is not registered; import the module that does so"):
+    with pytest.raises(UserError, match="or their manifold, '?Scaled'?, is one of your own: import its module first"):
         exported.load(folder)
 
 
