@@ -85,9 +85,10 @@ def assign(records: dict[Path, Record], layouts: list[Layout]) -> dict[str, Cell
             metrics = tables[cell.table].metrics
             needed = metrics.values() if cell.column is None else [metrics[cell.column]]
             if lacking := [metric for metric in needed if metric not in record["metrics"]]:
+                others = ", ".join(sorted(name for name in record["metrics"] if name.startswith("test/")))
                 raise RecordError(
                     f"{path}: '{cell}' of {tables[cell.table].title} needs {', '.join(lacking)}, and the record has no "
-                    f"such metric, but {', '.join(sorted(filter(is_tested, record['metrics']))) or 'none of a test'}. "
+                    f"such metric, but {others or 'none of a test'}. "
                     "Correct the table's metrics, or run the experiment again to its end."
                 )
     assigned: dict[str, Cells] = {file: defaultdict(list) for file in tables}
@@ -96,10 +97,6 @@ def assign(records: dict[Path, Record], layouts: list[Layout]) -> dict[str, Cell
         require_same_data(runs, place)
         assigned[file][place] = runs
     return assigned
-
-
-def is_tested(metric: str) -> bool:
-    return metric.startswith("test/")
 
 
 def require_same_data(runs: list[Record], place: Place) -> None:

@@ -130,8 +130,8 @@ def prepare(rows: Iterable[Row], recipe: Recipe) -> Corpus:
         labels.append(label)
         splits.append(SPLITS.index(split))
     keys = np.frombuffer(hashes, np.int64)
-    fixed = np.frombuffer(splits, np.int8)
-    held_out = _hold_out(fixed, keys, recipe)
+    marks = np.frombuffer(splits, np.int8)
+    held_out = _hold_out(marks, keys, recipe)
     counted = None if recipe.vocabulary == "all" else held_out == SPLITS.index("train")
     texts, vocabulary = store.encode(counted, recipe.min_count, recipe.max_words)
     names, numbers = classes.finish(np.frombuffer(labels, np.int32))
@@ -139,7 +139,7 @@ def prepare(rows: Iterable[Row], recipe: Recipe) -> Corpus:
     arrays = Arrays(words, starts, texts.starts.numpy(), numbers, held_out)
     counts = _counts(arrays, names, faults)
     for split in recipe.held_out:
-        if drawn := int(((held_out != fixed) & (held_out == SPLITS.index(split))).sum()):
+        if drawn := int(((held_out != marks) & (held_out == SPLITS.index(split))).sum()):
             counts[split]["held_out"] = drawn
     check_classes({split: counts[split]["labels"] for split in SPLITS}, "documents", faults["train"].remark)
     for split, own in count_duplicates(keys, numbers, held_out).items():

@@ -1,6 +1,7 @@
 """Weights & Biases is offline unless this machine is logged in; a run may have several loggers."""
 
 import csv
+import functools
 
 import pytest
 import pytorch_lightning as pl
@@ -77,21 +78,25 @@ def test_they_are_made_with_the_folder_of_the_run(tmp_path):
         assert [logger.root_dir for logger in opened] == [str(tmp_path / "a"), str(tmp_path / "b")]
 
 
-def test_wandb_and_tensorboard_have_the_settings_of_the_run(tmp_path, monkeypatch):
-    pytest.importorskip("tensorboard")
+SETTINGS = {"optim": {"lr": 0.25}, "encoder": {"cell": "gru"}}
+
+
+def test_wandb_has_the_settings_of_the_run_and_its_name(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_SILENT", "true")
-    place, settings = tmp_path / "task-encoder" / "now", {"optim": {"lr": 0.25}, "encoder": {"cell": "gru"}}
-    makers = [
-        lambda save_dir: loggers.wandb_logger(save_dir, "project", "offline"),
-        lambda save_dir: loggers.tensorboard_logger(save_dir, "tensorboard"),
-    ]
-    with loggers.open_loggers(makers, place) as opened:
-        loggers.log_settings(pl.Trainer(logger=opened), settings)
-        wandb, tensorboard = opened
-        assert wandb.experiment.name == "task-encoder/now"
-        assert wandb.experiment.config["optim"] == {"lr": 0.25}
-        tensorboard.finalize("success")
-    (events,) = place.glob("tensorboard/events.*")
+    maker = functools.partial(loggers.wandb_logger, project="project", mode="offline")
+    with loggers.open_loggers([maker], tmp_path / "task-encoder" / "now") as (logger,):
+        loggers.log_settings(pl.Trainer(logger=logger), SETTINGS)
+        assert logger.experiment.name == "task-encoder/now"
+        assert logger.experiment.config["optim"] == {"lr": 0.25}
+
+
+def test_tensorboard_has_the_settings_of_the_run(tmp_path):
+    pytest.importorskip("tensorboard")
+    maker = functools.partial(loggers.tensorboard_logger, name="tensorboard")
+    with loggers.open_loggers([maker], tmp_path) as (logger,):
+        loggers.log_settings(pl.Trainer(logger=logger), SETTINGS)
+        logger.finalize("success")
+    (events,) = tmp_path.glob("tensorboard/events.*")
     assert b"optim.lr: 0.25" in events.read_bytes()
 
 
