@@ -30,7 +30,7 @@ from torch._subclasses import FakeTensorMode  # noqa: E402
 from torch.func import functional_call  # noqa: E402
 
 from hyperbolic.geometry import FAMILIES, GEOMETRIES, Geometry, make_geometry  # noqa: E402
-from hyperbolic.kernels.neighbours import with_themselves  # noqa: E402
+from hyperbolic.layers.neighbours import with_themselves  # noqa: E402
 from scripts.commands import reports_errors  # noqa: E402
 from tasks.folders import whole_file  # noqa: E402
 from tasks.record import commit  # noqa: E402

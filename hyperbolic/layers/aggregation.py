@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from hyperbolic.kernels.lorentz_rows import normalised_mean
-from hyperbolic.kernels.neighbours import Neighbours
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import name_of, takes_points
 from hyperbolic.layers.initial import glorot
+from hyperbolic.layers.neighbours import Neighbours
 from hyperbolic.manifolds import Lorentz, Manifold
 from hyperbolic.manifolds.charts import convert
 from hyperbolic.numerics import wide

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.kernels.gyro_sum import mobius_sum
+from hyperbolic.kernels.mobius_sum import mobius_sum
 from hyperbolic.layers import aggregation, attention, feedforward, mobius, ordered_sum
 from hyperbolic.layers.attention import Centroid
 from hyperbolic.layers.classes import ClassLogits

@@ -12,9 +12,8 @@ import torch
 from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
-from hyperbolic.kernels.gyro_sum import mobius_sum
 from hyperbolic.kernels.lorentz_rows import lift, normalised_mean
-from hyperbolic.kernels.neighbours import Neighbours
+from hyperbolic.kernels.mobius_sum import mobius_sum
 from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.layers import aggregation, feedforward, ordered_sum, positions
 from hyperbolic.layers.attention import Centroid
@@ -32,6 +31,7 @@ from hyperbolic.layers.initial import uniform_table
 from hyperbolic.layers.lorentz_attention import Attention, ContextAttention, MultiHeadAttention
 from hyperbolic.layers.lorentz_linear import Linear
 from hyperbolic.layers.lorentz_logits import HyperplaneLogits, Logits, unit_points
+from hyperbolic.layers.neighbours import Neighbours
 from hyperbolic.layers.points import PointLayer
 from hyperbolic.layers.tangent import GRU, RNN, GRUCell, RNNCell
 from hyperbolic.manifolds import Lorentz

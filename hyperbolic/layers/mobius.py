@@ -11,8 +11,8 @@ import torch
 from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
-from hyperbolic.kernels.gyro_sum import mobius_sum
 from hyperbolic.kernels.mlr import lift_hyperplanes, lift_points
+from hyperbolic.kernels.mobius_sum import mobius_sum
 from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.layers import aggregation, attention, feedforward, ordered_sum, positions
 from hyperbolic.layers.attention import Centroid, DistanceAttention
@@ -160,7 +160,7 @@ class Norm(feedforward.NoNorm):
 class OrderedSum(ordered_sum.OrderedSum):
     """``((w_1 (x) x_1 (+) w_2 (x) x_2) (+) w_3 (x) x_3) (+) ...``; see :mod:`hyperbolic.layers.ordered_sum`.
 
-    Runs :func:`hyperbolic.kernels.gyro_sum.mobius_sum`.
+    Runs :func:`hyperbolic.kernels.mobius_sum.mobius_sum`.
     """
 
     def total(self, x: Tensor, weights: Tensor | None, mask: Tensor | None) -> Tensor:

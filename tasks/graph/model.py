@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from hyperbolic.geometry import Geometry
-from hyperbolic.kernels.neighbours import with_themselves
+from hyperbolic.layers.neighbours import with_themselves
 from hyperbolic.manifolds import Euclidean, Lorentz
 from hyperbolic.manifolds.charts import convert
 from hyperbolic.manifolds.lorentz import lorentz_distance2

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from hyperbolic.kernels.neighbours import Neighbours
+from hyperbolic.layers.neighbours import Neighbours
 
 
 def sampled_neighbours(

@@ -15,7 +15,7 @@ def mlr_logits(x: Tensor, p: Tensor, a: Tensor, c: Tensor) -> Tensor:
 
 
 def mobius_sum(x: Tensor, c: Tensor, weights: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-    """``((w_1 (x) x_1 (+) w_2 (x) x_2) (+) ...)``, every operation by itself; see ``kernels/gyro_sum.py``."""
+    """``((w_1 (x) x_1 (+) w_2 (x) x_2) (+) ...)``, every operation by itself; see ``kernels/mobius_sum``."""
     points = x if weights is None else expmap0(weights.unsqueeze(-1) * logmap0(x, c), c)
     total = torch.zeros_like(x[..., 0, :])
     for t in range(x.shape[-2]):

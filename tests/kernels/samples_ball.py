@@ -2,7 +2,7 @@
 
 import torch
 
-from hyperbolic.kernels.gyro_sum import _columns
+from hyperbolic.kernels.mobius_sum import _columns
 from tests.kernels.samples_mlr import curvature, draw, points
 
 

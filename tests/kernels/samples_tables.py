@@ -2,7 +2,7 @@
 
 import torch
 
-from hyperbolic.kernels.neighbours import with_themselves
+from hyperbolic.layers.neighbours import with_themselves
 from tests.kernels.samples_lorentz import points
 from tests.kernels.samples_mlr import draw
 

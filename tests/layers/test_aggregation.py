@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from hyperbolic.geometry import GEOMETRIES, make_geometry
-from hyperbolic.kernels.neighbours import Neighbours, with_themselves
 from hyperbolic.layers import euclidean, lorentz, mobius, tangent
+from hyperbolic.layers.neighbours import Neighbours, with_themselves
 from hyperbolic.manifolds import Euclidean, Lorentz, PoincareBall
 from tests.tolerances import tolerance
 

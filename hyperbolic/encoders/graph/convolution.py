@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from hyperbolic.geometry import Geometry
-from hyperbolic.kernels.neighbours import Neighbours
+from hyperbolic.layers.neighbours import Neighbours
 
 
 class GraphConvolutions(nn.Module):

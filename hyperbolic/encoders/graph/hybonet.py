@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from hyperbolic.encoders.graph.convolution import check_layers
 from hyperbolic.geometry import Geometry
-from hyperbolic.kernels.neighbours import Neighbours
+from hyperbolic.layers.neighbours import Neighbours
 from hyperbolic.manifolds import Lorentz
 
 

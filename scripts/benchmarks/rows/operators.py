@@ -11,12 +11,13 @@ from hyperbolic import switch
 from hyperbolic.encoders.relational.translational import ModulusDistances, ModulusSums
 from hyperbolic.kernels.class_losses.passes import CrossEntropy
 from hyperbolic.kernels.distance_softmax.passes import DistanceSoftmax
-from hyperbolic.kernels.gyro_sum import BallSum
-from hyperbolic.kernels.neighbours import NeighbourSum, with_themselves
+from hyperbolic.kernels.mobius_sum.passes import BallSum
+from hyperbolic.kernels.neighbour_sum import NeighbourSum
 from hyperbolic.kernels.relation_linear import RelationLinear
 from hyperbolic.kernels.table_products import TableProducts
 from hyperbolic.kernels.table_rows import TableRows
 from hyperbolic.kernels.tangent_distance.passes import RowProducts, SquaredLength
+from hyperbolic.layers.neighbours import with_themselves
 from hyperbolic.manifolds import PoincareBall
 from hyperbolic.manifolds.poincare import mobius_add
 from hyperbolic.operator import Operator

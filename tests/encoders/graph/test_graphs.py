@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from configs import checks, composing
 from configs.build import build
 from hyperbolic.encoders.graph.hybonet import InputDropout
-from hyperbolic.kernels.neighbours import Neighbours, with_themselves
+from hyperbolic.layers.neighbours import Neighbours, with_themselves
 from tests.configurations import CONFIGS
 from tests.tolerances import tolerance
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from hyperbolic.kernels.relation_linear import plain
 from hyperbolic.operator import Operator, operator
 from hyperbolic.switch import is_followed
 from hyperbolic.typing import Context, Function
@@ -72,10 +73,7 @@ class RelationLinear(Operator):
     """The passes make one product for each relation of the batch."""
 
     anywhere = True
-
-    @staticmethod
-    def plain(x: Tensor, weight: Tensor, r: Tensor) -> Tensor:
-        return torch.bmm(weight.index_select(0, r.long()), x.unsqueeze(-1)).squeeze(-1)
+    plain = staticmethod(plain.products)
 
     @staticmethod
     def fits(x: Tensor, weight: Tensor, r: Tensor) -> bool:

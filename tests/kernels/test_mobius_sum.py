@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hyperbolic.kernels.gyro_sum import mobius_sum
+from hyperbolic.kernels.mobius_sum import mobius_sum
 from hyperbolic.manifolds import PoincareBall
 from tests.kernels import formulas
 from tests.tolerances import tolerance

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional
 
+from hyperbolic.kernels.table_rows import plain
 from hyperbolic.operator import Operator, operator
 from hyperbolic.typing import Context
 
@@ -22,11 +23,8 @@ def table_rows(table: Tensor, index: Tensor, sparse: bool = False) -> Tensor:
 
 @operator("table_rows(Tensor table, Tensor index) -> Tensor")
 class TableRows(Operator):
+    plain = staticmethod(plain.rows)
     fuses = False  # it is one operation
-
-    @staticmethod
-    def plain(table: Tensor, index: Tensor) -> Tensor:
-        return functional.embedding(index, table)
 
     @staticmethod
     def fits(table: Tensor, index: Tensor) -> bool:
