@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from hyperbolic.layers.family import FAMILIES, LayerFamily, register_family
 from hyperbolic.layers.guard import autocast_device
 from hyperbolic.manifolds import MANIFOLDS, Manifold, register_manifold
-from hyperbolic.manifolds.charts import convert, same_space
+from hyperbolic.manifolds.charts import convert, origin_vectors, same_space
 
 # name: (manifold, family). configs/geometry holds one file for each, and may hold more.
 GEOMETRIES: dict[str, tuple[str, str]] = {
@@ -351,7 +351,7 @@ class ChangeGeometry(nn.Module):
         """``log_0`` (..., d) of :meth:`forward`; where that is exp_0 of a vector, the vector itself."""
         if self.source is self.target or (self.isometry and same_space(self.source, self.target)):
             return self.target.logmap0(self(x))
-        return self.source.logmap0(x)
+        return origin_vectors(x, self.source, self.target) if self.isometry else self.source.logmap0(x)
 
     def extra_repr(self) -> str:
         return f"{self.source.name} -> {self.target.name}"

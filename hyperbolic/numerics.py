@@ -23,8 +23,8 @@ from hyperbolic.typing import Context, Function
 
 WIDE = torch.float64
 
-# How close to the boundary a point may come: sqrt(c)|x| <= 1 - BALL_EPS. About 60 units in the last place,
-# so that rounding a point never moves it over the limit by more than a few percent of its distance to it.
+# How close to the boundary a point may come: sqrt(c)|x| <= 1 - BALL_EPS. So many units in the last place (60 of
+# float32, 9,000 of float64) that rounding a point moves it by at most a few percent of its distance to the boundary.
 BALL_EPS = {torch.float32: 4e-6, torch.float64: 1e-12}
 # Largest sqrt(c) * distance from the origin of a hyperboloid point. float64 row scalars stay accurate up to here.
 SHEET_RADIUS = {torch.float32: 20.0, torch.float64: 28.0}
@@ -320,13 +320,17 @@ def _asinhc(s: Tensor) -> Tensor:
     return torch.asinh(r) / r
 
 
+# the power series of tanh(r)/r in r^2
+TANHC = (1.0, -1 / 3, 2 / 15, -17 / 315, 62 / 2835, -1382 / 155925, 21844 / 6081075, -929569 / 638512875)
+
+
 def tanhc(square: Tensor) -> Tensor:
     """``tanh(r)/r`` as a function of ``r^2``: the scale of exp at the origin of the Poincaré ball and Klein disk."""
     return _smooth(
         square,
         _tanhc,
         lambda s, f: (1 - s * f * f - f) / (2 * s),
-        (-1 / 3, 4 / 15, -17 / 105, 248 / 2835, -1382 / 31185, 43688 / 2027025, -6507034 / 638512875),
+        tuple(k * coefficient for k, coefficient in enumerate(TANHC[1:], 1)),
     )
 
 

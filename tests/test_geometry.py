@@ -311,6 +311,9 @@ class TestChangeGeometry:
         other = make("lorentz_tangent", c=0.5)
         expected = other.manifold.expmap0(space.manifold.origin_scale * space.manifold.logmap0(x))
         torch.testing.assert_close(ChangeGeometry(space, other)(x), expected)
+        for target in (flat, other):
+            change = ChangeGeometry(space, target)
+            torch.testing.assert_close(change.vectors(x), target.manifold.logmap0(change(x)))
 
     def test_it_trains_and_says_what_it_does(self):
         change = ChangeGeometry(NAMED["poincare"], NAMED["euclidean"])

@@ -160,8 +160,9 @@ def test_clipping_acts_on_euclidean_gradients_before_the_rescale():
     assert steps["tensor"] == pytest.approx((0.1 * length, -0.1))
 
 
+@pytest.mark.parametrize("lazy", [False, True])
 @pytest.mark.parametrize("axes", [1, 2])
-def test_stacked_tensors_are_clipped_each_by_its_own_norm(axes):
+def test_stacked_tensors_are_clipped_each_by_its_own_norm(axes, lazy):
     """Gates of two cells in one tensor take the steps of tensors of their own; a global norm knows no stacks."""
     start, grad = torch.randn(2, 3, 4, dtype=torch.float64), torch.randn(2, 3, 4, dtype=torch.float64)
     grad[0] *= torch.tensor([10.0, 0.01, 1.0], dtype=torch.float64)[:, None]
@@ -171,7 +172,8 @@ def test_stacked_tensors_are_clipped_each_by_its_own_norm(axes):
         for p, g in zip(params, [grad] if stacked else grad.flatten(0, axes - 1), strict=True):
             p.grad = g.clone()
         RiemannianOptimizer(
-            [{"params": params, "stacked": stacked}], rule="sgd", lr=1.0, max_grad_norm=1.0, clip="tensor"
+            [{"params": params, "stacked": stacked, "lazy": lazy and stacked > 0}],
+            rule="sgd", lr=1.0, max_grad_norm=1.0, clip="tensor",
         ).step()
     torch.testing.assert_close(whole.detach().flatten(0, axes - 1), torch.stack([p.detach() for p in parts]))
     steps = {}

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from hyperbolic.encoders.kinds import require_sequences
 from hyperbolic.geometry import ChangeGeometry, Geometry
-from hyperbolic.layers.guard import check_range
+from hyperbolic.layers.guard import check_choice, check_range
 from hyperbolic.layers.sequence import length_mask
 from hyperbolic.manifolds import Manifold
 
@@ -97,8 +97,7 @@ class HierarchicalAttention(nn.Module):
     ):
         super().__init__()
         for key, value, choices in (("hidden", hidden, HIDDEN), ("passage", passage, PASSAGES)):
-            if value not in choices:
-                raise ValueError(f"encoder.{key}: unknown value {value!r}; available: {', '.join(choices)}")
+            check_choice(f"encoder.{key}", value, choices)
         word, attention, sentence, classifier = (geometry.part(name) for name in self.components)
         common = {"score": score, "gate": gate, "beta": beta, "context_std": context_std}
         total, isometry = hidden == "total", passage == "isometry"

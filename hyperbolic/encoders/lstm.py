@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from hyperbolic.geometry import Geometry
-from hyperbolic.layers.guard import check_sequence
+from hyperbolic.layers.guard import check_choice, check_sequence
 from hyperbolic.layers.sequence import length_mask
 from hyperbolic.manifolds import Euclidean
 
@@ -31,8 +31,7 @@ class LSTMEncoder(nn.Module):
     def __init__(self, geometry: Geometry, d_in: int, d_hidden: int, bidirectional: bool, pool: str, streams: int):
         super().__init__()
         geometry.check_manifold("LSTM", Euclidean)
-        if pool not in POOLS:
-            raise ValueError(f"encoder.pool: unknown value {pool!r}; available: {', '.join(POOLS)}")
+        check_choice("encoder.pool", pool, POOLS)
         self.pool, self.streams = pool, streams
         self.d_out = d_hidden * (2 if bidirectional else 1)
         self.layers = nn.ModuleList(

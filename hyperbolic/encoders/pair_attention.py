@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from hyperbolic.encoders.kinds import require_sequences
 from hyperbolic.geometry import Geometry
+from hyperbolic.layers.guard import check_choice
 from hyperbolic.layers.sequence import length_mask
 
 COMBINATIONS, NORMS = ("sum", "mean"), ("key", "none")
@@ -45,8 +46,7 @@ class PairAttention(nn.Module):
     ):
         super().__init__()
         for key, value, choices in (("combine", combine, COMBINATIONS), ("norm", norm, NORMS)):
-            if value not in choices:
-                raise ValueError(f"encoder.{key}: unknown value {value!r}; available: {', '.join(choices)}")
+            check_choice(f"encoder.{key}", value, choices)
         if streams != 2:
             raise ValueError(f"an encoder of pairs has 2 streams, premise and hypothesis, got streams={streams}")
         require_sequences("reader", reader)
@@ -54,7 +54,6 @@ class PairAttention(nn.Module):
         self.reader = reader(geometry=geometry, d_in=d_in, d_hidden=d_hidden, streams=streams)
         self.d_out, self.averages = self.reader.d_out, bool(getattr(self.reader, "averages", False))
         self.sum = geometry.ordered_sum()
-
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from hyperbolic.geometry import Geometry
+from hyperbolic.layers.guard import check_choice
 
 
 class RecurrentEncoder(nn.Module):
@@ -32,8 +33,7 @@ class RecurrentEncoder(nn.Module):
     ):
         super().__init__()
         makers = {"rnn": geometry.rnn, "gru": geometry.gru}
-        if cell not in makers:
-            raise ValueError(f"encoder.cell: unknown value {cell!r}; available: {', '.join(makers)}")
+        check_choice("encoder.cell", cell, makers)
         self.d_out = d_hidden * (2 if bidirectional else 1)
         self.layer = makers[cell](
             d_in, d_hidden, nonlinearity=nonlinearity, bidirectional=bidirectional, streams=streams

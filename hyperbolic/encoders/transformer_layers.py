@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hyperbolic.geometry import Geometry
+from hyperbolic.layers.guard import check_choice
 from hyperbolic.layers.multihead import AttentionCache
 
 NORMS = ("post", "pre", "none")
@@ -39,8 +40,7 @@ class TransformerLayer(nn.Module):
         norm: str,
     ):
         super().__init__()
-        if norm not in NORMS:
-            raise ValueError(f"encoder.norm: unknown value {norm!r}; available: {', '.join(NORMS)}")
+        check_choice("encoder.norm", norm, NORMS)
         self.placement = norm
         self.norms = nn.ModuleList(geometry.norm(d) for _ in range(self.n_blocks if norm != "none" else 0))
         self.attention = geometry.multi_head_attention(d, n_heads, dropout=attention_dropout)

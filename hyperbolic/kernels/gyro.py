@@ -17,11 +17,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from hyperbolic.numerics import BALL_EPS, artanhc, limit
+from hyperbolic.numerics import BALL_EPS, TANHC, artanhc, limit
 
 _NEAR = 0.9  # squared norm up to which 1 - |x|^2 keeps nearly all digits
 _SMALL = 0.02  # squared norm under which functions of a norm come from their series, with all derivatives
-_TANH = (1.0, -1 / 3, 2 / 15, -17 / 315, 62 / 2835, -1382 / 155925, 21844 / 6081075, -929569 / 638512875)
 
 
 class Constants(NamedTuple):
@@ -65,7 +64,7 @@ def tanhc(square: Tensor, limits: Constants | None = None) -> tuple[Tensor, Tens
     clamp = torch.clamp if k.clips else clamped
     r = torch.where(small, 1, square).sqrt().clamp_max(torch.finfo(square.dtype).max)
     inside = clamp(r, 0, k.longest)
-    near = _series(_TANH, torch.where(small, square, 0))
+    near = _series(TANHC, torch.where(small, square, 0))
     scale = torch.where(small, near, clamp(torch.tanh(inside), 0, k.bound) / r)
     gap = torch.where(small, 1 - square * near.square(), clamp(inside.cosh().square().reciprocal(), k.least_gap, 1))
     return scale, gap

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from hyperbolic.kernels.lorentz_rows import normalised_mean
 from hyperbolic.layers.description import shows
-from hyperbolic.layers.guard import name_of, takes_points
+from hyperbolic.layers.guard import check_choice, name_of, takes_points
 from hyperbolic.layers.initial import glorot
 from hyperbolic.layers.neighbours import Neighbours
 from hyperbolic.manifolds import Lorentz, Manifold
@@ -61,9 +61,9 @@ class Aggregation(nn.Module):
         lowest: float | None = None,
     ):
         super().__init__()
-        self._check("centre", centre, CENTRES)
-        self._check("attention", attention, ATTENTIONS)
-        self._check("gate", gate, GATES)
+        check_choice(f"{name_of(self)}.centre", centre, CENTRES)
+        check_choice(f"{name_of(self)}.attention", attention, ATTENTIONS)
+        check_choice(f"{name_of(self)}.gate", gate, GATES)
         if temperature is not None and not temperature > 0:
             raise ValueError(f"{name_of(self)}: temperature must be positive, got {temperature}")
         if heads < 1 or d % heads or (heads > 1 and (manifold.is_curved or attention != "additive")):
@@ -84,10 +84,6 @@ class Aggregation(nn.Module):
         if attention == "additive":
             self.scores_of = nn.Parameter(glorot(torch.empty(2, d)))  # v and u
             self.offset = nn.Parameter(torch.zeros(heads))
-
-    def _check(self, name: str, value: str | None, choices: tuple[str | None, ...]) -> None:
-        if value not in choices:
-            raise ValueError(f"{name_of(self)}: {name} must be {' or '.join(map(str, choices))}, got {value!r}")
 
     extra_repr = shows("d", "centre", "attention", "gate", "heads")
 

@@ -13,7 +13,15 @@ from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
 from hyperbolic.layers.description import shows
-from hyperbolic.layers.guard import check_mask, check_rows, check_sequence, check_weights, name_of, takes_points
+from hyperbolic.layers.guard import (
+    check_choice,
+    check_mask,
+    check_rows,
+    check_sequence,
+    check_weights,
+    name_of,
+    takes_points,
+)
 from hyperbolic.layers.keys import KEYS, TangentLinear
 from hyperbolic.layers.points import PointLayer
 from hyperbolic.layers.positions import check_positions
@@ -83,8 +91,7 @@ class DistanceAttention(nn.Module):
 
     def __init__(self, manifold: Manifold, d: int, n_positions: int = 0, score: str = "distance"):
         super().__init__()
-        if score not in SCORES:
-            raise ValueError(f"{name_of(self)}: score must be 'distance' or 'squared', got {score!r}")
+        check_choice(f"{name_of(self)}.score", score, SCORES)
         self.manifold, self.d = manifold, d
         self.query, self.key = self.linear(manifold, d, d), self.linear(manifold, d, d)
         self.n_positions = n_positions
@@ -190,8 +197,7 @@ class ContextAttention(PointLayer):
             ("keys", keys, ("family", *KEYS)),
             ("beta", beta, ("softplus", "free")),
         ):
-            if value not in choices:
-                raise ValueError(f"{name_of(self)}: {name} must be {' or '.join(map(repr, choices))}, got {value!r}")
+            check_choice(f"{name_of(self)}.{name}", value, choices)
         self.manifold, self.d, self.score, self.gate = manifold, d, score, gate
         self.nonlinearity = checked(nonlinearity or ("identity" if manifold.is_curved else "tanh"))
         self.key = KEYS.get(keys, self.linear)(manifold, d, d)
@@ -208,10 +214,10 @@ class ContextAttention(PointLayer):
     extra_repr = shows("d", "score", "gate", "nonlinearity")
 
     @property
-    def beta(self) -> Tensor:
-        """``softplus(free_beta)``, or ``free_beta``."""
+    def beta(self) -> Tensor | None:
+        """``softplus(free_beta)``, or ``free_beta``; None where the score is no distance."""
         if self.free_beta is None:
-            raise AttributeError(f'{name_of(self)}: beta is there with score="distance" alone')
+            return None
         return nn.functional.softplus(self.free_beta) if self.positive else self.free_beta
 
     def scores(self, x: Tensor) -> Tensor:
@@ -219,17 +225,17 @@ class ContextAttention(PointLayer):
         space = self.manifold
         if isinstance(self.key, TangentLinear):
             return self.scores_of_vectors(self.key(space.logmap0(x)))
-        key = self.key(x)
-        if self.nonlinearity == "identity" and self.score == "distance":
-            return -self.beta * space.dist(self.context_point, key)
+        key, beta = self.key(x), self.beta
+        if self.nonlinearity == "identity" and beta is not None:
+            return -beta * space.dist(self.context_point, key)
         return self.scores_of_vectors(space.logmap0(key))
 
     def scores_of_vectors(self, v: Tensor) -> Tensor:
         """The scores of ``h'_i = exp_0(fn(v_i))`` for vectors v (..., N, d) at the origin."""
-        space, v = self.manifold, NONLINEARITIES[self.nonlinearity](v)
-        if self.score == "dot":
+        space, v, beta = self.manifold, NONLINEARITIES[self.nonlinearity](v), self.beta
+        if beta is None:
             return v @ (self.context if self.tangent else space.logmap0(self.context))
-        return -self.beta * space.dist_exp0(self.context_point, v)
+        return -beta * space.dist_exp0(self.context_point, v)
 
     @property
     def context_point(self) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from hyperbolic.kernels.pairwise import lorentz_pairwise, poincare_pairwise
-from hyperbolic.layers.guard import name_of
+from hyperbolic.layers.guard import check_choice, name_of
 from hyperbolic.layers.multihead import MultiHead, drop_scores
 from hyperbolic.manifolds import HyperbolicManifold, Lorentz, Manifold, PoincareBall, sheet
 from hyperbolic.numerics import WIDE, inverse_softplus, sqnorm, wide
@@ -44,8 +44,7 @@ class DistanceHeads(MultiHead):
         super().__init__(manifold, d, n_heads)
         if not isinstance(space, (Lorentz, PoincareBall)):
             raise ValueError(f"{name_of(self)}: takes distances on Lorentz or PoincareBall, not on {space!r}")
-        if gate not in ("softmax", "sigmoid"):
-            raise ValueError(f"{name_of(self)}: gate must be 'softmax' or 'sigmoid', got {gate!r}")
+        check_choice(f"{name_of(self)}.gate", gate, ("softmax", "sigmoid"))
         if not tau > 0:
             raise ValueError(f"{name_of(self)}: the factor of the distances must be positive, got {tau!r}")
         self.space, self.gate = space, gate

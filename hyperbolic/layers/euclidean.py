@@ -19,12 +19,14 @@ from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.flat_recurrent import euclidean_gru, euclidean_rnn
 from hyperbolic.layers.guard import (
+    check_choice,
     check_features,
     check_index,
     check_manifold,
     check_points,
     check_sizes,
     check_table,
+    name_of,
     takes_points,
 )
 from hyperbolic.layers.initial import glorot, uniform_table
@@ -56,8 +58,7 @@ class Linear(nn.Module):
         weight_dropout: float = 0.0,
     ):
         super().__init__()
-        if init not in ("glorot", "fan_in"):
-            raise ValueError(f"Linear: init must be glorot or fan_in, got {init!r}")
+        check_choice(f"{name_of(self)}.init", init, ("glorot", "fan_in"))
         check_sizes(self, d_in, d_out)
         self.manifold, self.d_in, self.d_out = manifold, d_in, d_out
         bound = 0.0 if init == "glorot" else d_in**-0.5

@@ -33,6 +33,7 @@ class Residual(nn.Module):
     extra_repr = shows("d_in", "d_out")
 
     def add(self, x: Tensor, y: Tensor) -> Tensor:
+        """The family's sum of points x and y, (..., D)."""
         raise NotImplementedError
 
     def forward(self, o: Tensor, x: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar, cast
 
 import geoopt
@@ -95,6 +95,12 @@ def autocast_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None
 
 def _full(value: Any) -> Any:
     return value.float() if isinstance(value, Tensor) and value.dtype in HALF else value
+
+
+def check_choice(place: str, value: object, choices: Collection[object]) -> None:
+    """Raises ValueError for a value that is none of the choices of a setting, as ``mobius.Attention.score``."""
+    if value not in choices:
+        raise ValueError(f"{place}: unknown value {value!r}; available: {', '.join(map(str, choices))}")
 
 
 def check_manifold(layer: nn.Module) -> None:

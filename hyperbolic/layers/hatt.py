@@ -27,7 +27,7 @@ from hyperbolic.layers.euclidean import (
     Residual,
     RNNCell,
 )
-from hyperbolic.layers.guard import name_of, takes_points
+from hyperbolic.layers.guard import check_choice, name_of, takes_points
 from hyperbolic.manifolds import Lorentz, Manifold
 
 _SHORTEST = 1e-12  # square of a length under which a direction fades to 0
@@ -63,8 +63,7 @@ class MultiHeadAttention(DistanceHeads):
         learn_beta: bool = True,
     ):
         super().__init__(manifold, d, n_heads, Lorentz(c, learn_c), dropout, gate, beta, learn_beta)
-        if coordinates not in ("polar", "exp"):
-            raise ValueError(f"{name_of(self)}: coordinates must be 'polar' or 'exp', got {coordinates!r}")
+        check_choice(f"{name_of(self)}.coordinates", coordinates, ("polar", "exp"))
         self.coordinates = coordinates
         size = d + n_heads if coordinates == "polar" else d
         self.query, self.key, self.value = (Linear(manifold, d, size) for _ in range(3))

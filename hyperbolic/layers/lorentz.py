@@ -19,6 +19,7 @@ from hyperbolic.layers import aggregation, feedforward, ordered_sum, positions
 from hyperbolic.layers.attention import Centroid
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import (
+    check_choice,
     check_features,
     check_index,
     check_manifold,
@@ -75,14 +76,13 @@ class Embedding(PointLayer):
         self.manifold, self.n, self.d, self.sparse = manifold, n, d, sparse
         check_manifold(self)
         check_table(self, n, d, padding_idx)
+        check_choice(f"{name_of(self)}.start", start, ("small", "unit"))
         if start == "unit":
             table = unit_points(manifold, n, d)
             if padding_idx is not None:
                 table[padding_idx] = manifold.origin(d)
-        elif start == "small":
-            table = manifold.expmap0(uniform_table(n, d, init_norm, padding_idx))
         else:
-            raise ValueError(f"{name_of(self)}: start must be 'small' or 'unit', got {start!r}")
+            table = manifold.expmap0(uniform_table(n, d, init_norm, padding_idx))
         self.weight = ManifoldParameter(table, manifold=manifold)
 
     extra_repr = shows("n", "d", "sparse")

@@ -12,7 +12,7 @@ from hyperbolic.kernels.lorentz_rows import dual, lift, normalised_mean
 from hyperbolic.layers import attention
 from hyperbolic.layers.attention import DistanceAttention
 from hyperbolic.layers.constants import ConstantLayer
-from hyperbolic.layers.guard import name_of, takes_points
+from hyperbolic.layers.guard import check_choice, name_of, takes_points
 from hyperbolic.layers.lorentz_linear import Linear
 from hyperbolic.layers.multihead import MultiHead, drop_scores
 from hyperbolic.manifolds import Lorentz
@@ -100,10 +100,7 @@ class MultiHeadAttention(ConstantLayer, MultiHead):
         variant: str = "paper",
     ):
         super().__init__(manifold, d, n_heads)
-        if temperature not in TEMPERATURES:
-            raise ValueError(
-                f"{name_of(self)}: temperature must be one of {', '.join(TEMPERATURES)}, got {temperature!r}"
-            )
+        check_choice(f"{name_of(self)}.temperature", temperature, TEMPERATURES)
         self.query, self.key, self.value = (
             Linear(manifold, d, d // n_heads, dropout=input_dropout, variant=variant, heads=n_heads) for _ in range(3)
         )

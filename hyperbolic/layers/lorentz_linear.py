@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from hyperbolic.kernels.lorentz_rows import normalised_linear, set_time
 from hyperbolic.layers.constants import ConstantLayer
 from hyperbolic.layers.description import shows
-from hyperbolic.layers.guard import name_of, takes_points
+from hyperbolic.layers.guard import check_choice, name_of, takes_points
 from hyperbolic.manifolds import Lorentz
 from hyperbolic.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.numerics import SHEET_RADIUS, limit
@@ -214,8 +214,7 @@ class Linear(ConstantLayer):
 
 
 def _preset(layer: nn.Module, variant: str) -> Variant:
-    if variant not in VARIANTS:
-        raise ValueError(f"{name_of(layer)}: unknown variant {variant!r}; available: {', '.join(VARIANTS)}")
+    check_choice(f"{name_of(layer)}.variant", variant, VARIANTS)
     return VARIANTS[variant]
 
 

@@ -18,7 +18,15 @@ from hyperbolic.layers import aggregation, attention, feedforward, ordered_sum, 
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.description import shows
-from hyperbolic.layers.guard import check_index, check_manifold, check_points, check_table, takes_points
+from hyperbolic.layers.guard import (
+    check_choice,
+    check_index,
+    check_manifold,
+    check_points,
+    check_table,
+    name_of,
+    takes_points,
+)
 from hyperbolic.layers.initial import glorot, uniform_table
 from hyperbolic.layers.mobius_linear import Activation, Concat, Linear, ball_parameter
 from hyperbolic.layers.mobius_recurrent import GRU, RNN, GRUCell, RNNCell
@@ -77,8 +85,7 @@ class Dropout(nn.Module):
 
     def __init__(self, manifold: PoincareBall, p: float, space: str = "tangent"):
         super().__init__()
-        if space not in ("tangent", "coordinates"):
-            raise ValueError(f"dropout space must be 'tangent' or 'coordinates', got {space!r}")
+        check_choice(f"{name_of(self)}.space", space, ("tangent", "coordinates"))
         self.manifold, self.space, self.drop = manifold, space, nn.Dropout(p)
 
     extra_repr = shows("space")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from hyperbolic.kernels.recurrent import mobius_cell, mobius_gru, mobius_rnn
 from hyperbolic.layers.description import shows
-from hyperbolic.layers.guard import name_of, takes_points
+from hyperbolic.layers.guard import check_choice, name_of, takes_points
 from hyperbolic.layers.initial import glorot
 from hyperbolic.layers.mobius_linear import Activation, Concat, ball_parameter
 from hyperbolic.layers.points import PointLayer
@@ -157,8 +157,7 @@ class GRU(_Recurrent):
         variant: str = "paper",
     ):
         super().__init__(manifold, d_in, d_hidden, nonlinearity, bidirectional, streams, join, bias_std)
-        if variant not in ("paper", "hypera"):
-            raise ValueError(f"{name_of(self)}: variant must be 'paper' or 'hypera', got {variant!r}")
+        check_choice(f"{name_of(self)}.variant", variant, ("paper", "hypera"))
         self.variant = variant
         if variant == "hypera":
             self.bias_hh = ball_parameter(manifold, *self.bias.shape, std=bias_std)

@@ -72,6 +72,7 @@ class MultiHead(nn.Module):
     extra_repr = shows("d", "n_heads")
 
     def divide(self, points: Tensor) -> Tensor:
+        """What `query`, `key` and `value` make, (..., T, .), as points of each head: (..., n_heads, T, .)."""
         raise NotImplementedError
 
     def queries(self, x: Tensor) -> Tensor:
@@ -96,6 +97,7 @@ class MultiHead(nn.Module):
         raise NotImplementedError
 
     def merge(self, heads: Tensor) -> Tensor:
+        """The points of the heads (..., n_heads, T, .) as one, (..., T, .), of which `output` makes the result."""
         raise NotImplementedError
 
     def forward(

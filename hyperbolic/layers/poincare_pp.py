@@ -74,13 +74,6 @@ def beta_concat(x: Sequence[Tensor], manifold: PoincareBall) -> Tensor:
     return manifold.expmap0(torch.cat([part.expand(*lead, -1) for part in parts], -1))
 
 
-def beta_split(x: Tensor, dims: Sequence[int], manifold: PoincareBall) -> list[Tensor]:
-    """Inverse of :func:`beta_concat`: (..., n) -> points (..., n_i) with ``n = sum n_i``."""
-    n = sum(dims)
-    parts = manifold.logmap0(x).split(list(dims), -1)
-    return [manifold.expmap0(math.exp(_beta(d) - _beta(n)) * part) for d, part in zip(dims, parts, strict=True)]
-
-
 class Concat(PointLayer):
     """``(FC(beta_concat(x_1, ..., x_n)) (+) y_1 (x) b_1) (+) ...`` with the Poincaré FC layer (:class:`Linear`).
 
@@ -130,9 +123,9 @@ class ContextAttention(attention.ContextAttention):
 
 
 class MultiHeadAttention(DistanceHeads):
-    """Queries, keys and values by Poincaré FC layers, divided among the heads by the beta split; in each head
-    ``w_ti = f(-tau d(q_t, k_i) - gamma)`` and the Möbius midpoint of the values, weighted; the heads joined by the
-    beta concatenation (HNN++, Poincaré multi-head attention).
+    """Queries, keys and values by Poincaré FC layers, divided among the heads by the beta split, the inverse of the
+    beta concatenation; in each head ``w_ti = f(-tau d(q_t, k_i) - gamma)`` and the Möbius midpoint of the values,
+    weighted; the heads joined by the beta concatenation (HNN++, Poincaré multi-head attention).
 
     Queries, keys, values and heads are rounded to points of the ball in between: at the radius R (times sqrt(c)) that
     moves them by up to eps e^R, and results and gradients by as much, in C++ and on PyTorch operations alike; distances

@@ -61,6 +61,7 @@ class PositionEncoding(PointLayer):
         return nn.Parameter(start)
 
     def add(self, x: Tensor, p: Tensor) -> Tensor:
+        """The family's sum of points x (..., T, D) and their positions p, (T, D) or (..., T, D)."""
         raise NotImplementedError
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:

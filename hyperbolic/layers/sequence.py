@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from hyperbolic.layers.description import shows
-from hyperbolic.layers.guard import check_range, name_of
+from hyperbolic.layers.guard import check_choice, check_range, name_of
 from hyperbolic.layers.initial import glorot
 from hyperbolic.manifolds import Manifold
 from hyperbolic.nonlinearity import checked
@@ -109,8 +109,7 @@ class Recurrence(nn.Module):
         concat: Callable[..., nn.Module],
     ):
         super().__init__()
-        if join not in ("linear", "plain"):
-            raise ValueError(f"{name_of(self)}: join must be 'linear' or 'plain', got {join!r}")
+        check_choice(f"{name_of(self)}.join", join, ("linear", "plain"))
         self.manifold = manifold
         self.d_in, self.d_hidden, self.gates, self.streams = d_in, d_hidden, gates, streams
         self.bidirectional = bidirectional

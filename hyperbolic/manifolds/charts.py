@@ -75,7 +75,13 @@ def convert(x: Tensor, source: Manifold, target: Manifold) -> Tensor:
         return x
     if isinstance(source, HyperbolicManifold) and isinstance(target, HyperbolicManifold) and same_space(source, target):
         return target._from_sheet(source._to_sheet(x), x.dtype)
+    return target.expmap0(origin_vectors(x, source, target))
+
+
+def origin_vectors(x: Tensor, source: Manifold, target: Manifold) -> Tensor:
+    """``log_0(x)`` (..., d) of points of ``source``, as vectors at the origin of ``target``: of two hyperbolic spaces
+    with the length there that keeps the distance from the origin."""
     u = source.logmap0(x)
     if source.is_hyperbolic and target.is_hyperbolic and source.origin_scale != target.origin_scale:
         u = source.origin_scale / target.origin_scale * u
-    return target.expmap0(u)
+    return u

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hyperbolic.numerics import WIDE, asinhc, ball_gap, cosh_sqrt, dot, reject, sinhc, sqnorm, wide
+from hyperbolic.numerics import WIDE, asinhc, ball_gap, cosh_sqrt, dot, reject, safe_sqrt, sinhc, sqnorm, wide
 from hyperbolic.rows import weighted_sum
 
 _LONGEST, _NEAR = 64.0, 10.0
@@ -36,7 +36,7 @@ def half_sinh_square(x: Tensor, y: Tensor, c: Tensor, careful: bool | None = Non
     x, y = wide(x), wide(y)
     difference, total = x - y, x + y
     along = dot(difference, total)  # |x|^2 - |y|^2
-    x_norm, y_norm = _norm(x), _norm(y)
+    x_norm, y_norm = safe_sqrt(sqnorm(x)), safe_sqrt(sqnorm(y))
     denominator = x_norm * time(y, c) + y_norm * time(x, c)
     empty = denominator == 0
     sinh_radial = torch.where(empty, 0, along / torch.where(empty, 1, denominator))
@@ -60,12 +60,6 @@ def half_sinh_square(x: Tensor, y: Tensor, c: Tensor, careful: bool | None = Non
         2 * (x_norm * y_norm - product),
     )
     return radial_part + c / 4 * angular
-
-
-def _norm(x: Tensor) -> Tensor:
-    square = sqnorm(x)
-    empty = square == 0
-    return torch.where(empty, 0, torch.where(empty, 1, square).sqrt())
 
 
 def inner(x: Tensor, u: Tensor, v: Tensor, c: Tensor) -> Tensor:

@@ -56,7 +56,7 @@ template <class T> inline T exp(T x) {
     return power * r + power;
 }
 
-// log(x) of normal positive x, and log(1 + x) where x = 1 + "rest" is given as x and what it lost.
+// log(x) of normal positive x.
 template <class T> inline T log(T x) {
     using F = Format<T>;
     using Int = typename F::Int;

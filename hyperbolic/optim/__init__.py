@@ -2,8 +2,9 @@
 
 Clipping acts on the Euclidean gradients, before the Riemannian rescale, as in all official codes. Per parameter
 group: ``rule`` ("adam", "adagrad" or "sgd"), ``lr``, ``betas``, ``eps``, ``amsgrad``, ``momentum``, ``weight_decay``,
-``decoupled``, ``exact_exp``, ``lazy``. Sources: Bonnabel 2013 (Riemannian SGD), Bécigneul & Ganea 2019 (Riemannian
-Adam, Adagrad and AMSGrad), Duchi et al. 2011 (Adagrad). :class:`RiemannianLBFGS` is for a loss of all data.
+``decoupled``, ``exact_exp``, ``lazy``, ``max_radius``, ``stacked``. Sources: Bonnabel 2013 (Riemannian SGD), Bécigneul
+& Ganea 2019 (Riemannian Adam, Adagrad and AMSGrad), Duchi et al. 2011 (Adagrad). :class:`RiemannianLBFGS` is for a loss
+of all data.
 """
 
 from hyperbolic.optim.lbfgs import RiemannianLBFGS

@@ -63,7 +63,7 @@ def clip(
     apart = {
         p: g._replace(values=_clip_stack(g.values, max_norm, stacked[p]))
         for p, g in gradients.items()
-        if stacked and stacked.get(p) and g.rows is None
+        if stacked and stacked.get(p)  # rows are some of the tensors along the first axis
     }
     gradients = {p: g for p, g in gradients.items() if p not in apart}
     if not gradients:

@@ -1,11 +1,13 @@
 """Steps in C++ against the same steps on PyTorch operations."""
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 import torch
 
-from hyperbolic import switch
+from hyperbolic import numerics, switch
 from hyperbolic.kernels import riemannian_steps
 from hyperbolic.kernels.riemannian_steps import Rows, Rule, plain
 from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
@@ -28,6 +30,15 @@ def in_cpp(monkeypatch):
 
 
 EVERY_RULE = [*RULES, (ADAM._replace(keep=KEEP), True, True)]
+
+
+@pytest.mark.parametrize(("dtype", "name"), [(F32, "float"), (F64, "double")])
+def test_the_limits_of_points_are_those_of_the_formulas(dtype, name):
+    header = Path(riemannian_steps.__file__).with_name("geodesic_steps.h").read_text()
+    (limits,) = re.findall(rf"struct Limits<{name}> {{(.*?)}};", header, re.DOTALL)
+    numbers = dict(re.findall(r"(\w+) = ([\d.e-]+)[,;]", limits))
+    assert float(numbers["ball_eps"]) == numerics.BALL_EPS[dtype]
+    assert float(numbers["sheet_radius"]) == numerics.SHEET_RADIUS[dtype]
 
 
 def both(manifold, rule, amsgrad, momentum, n, d, dtype, index=None, threads=1):

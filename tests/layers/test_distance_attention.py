@@ -72,7 +72,7 @@ def test_squared_lorentz_distance_of_neighbours_is_exact():
 
 def test_an_unknown_score_is_named():
     for name in GEOMETRIES:
-        with pytest.raises(ValueError, match=r"Attention: score must be 'distance' or 'squared', got 'cosine'"):
+        with pytest.raises(ValueError, match=r"Attention.score: unknown value 'cosine'; available: distance, squared"):
             layer(name, "cosine")
 
 

@@ -128,7 +128,7 @@ def test_a_linear_layer_that_starts_as_pytorchs(name):
     layer = getattr(layer, "inner", layer)
     uniform_in(layer.weight.detach(), 400**-0.5)
     assert 0 < layer.bias.abs().max() <= 400**-0.5
-    with pytest.raises(ValueError, match="init must be glorot or fan_in, got 'zero'"):
+    with pytest.raises(ValueError, match="init: unknown value 'zero'; available: glorot, fan_in"):
         geometry(name).linear(4, 2, init="zero")
 
 

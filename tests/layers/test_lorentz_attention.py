@@ -142,7 +142,7 @@ def test_positions_of_the_distance_attention():
 def test_mistakes_are_named():
     with pytest.raises(ValueError, match="7 cannot be divided among 2 heads"):
         lorentz.MultiHeadAttention(Lorentz(1.0), 7, 2)
-    with pytest.raises(ValueError, match="temperature must be one of learned, head, model"):
+    with pytest.raises(ValueError, match="temperature: unknown value .*; available: learned, head, model"):
         lorentz.MultiHeadAttention(Lorentz(1.0), 6, 2, temperature="none")
     attention, x = layer(), points(2.5, 2, 4, 6)
     with pytest.raises(ValueError, match="hides every position"):

@@ -96,7 +96,7 @@ def test_without_normalisation_results_stay_inside_the_stated_radius(dtype):
 def test_mistakes_are_named():
     space = Lorentz(2.0)
     for options, message in (
-        ({"variant": "code"}, "unknown variant 'code'; available: paper, kg, gcn, mt"),
+        ({"variant": "code"}, "variant: unknown value 'code'; available: paper, kg, gcn, mt"),
         ({"scale": 0.0}, "scale > 0"),
         ({"offset": 1.0}, "offset > 1"),
         ({"heads": 0}, "heads >= 1"),

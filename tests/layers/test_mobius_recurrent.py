@@ -97,7 +97,7 @@ def test_in_the_flat_limit_it_is_the_gru_of_pytorch():
 def test_it_is_chosen_by_an_option_of_the_geometry():
     g = make_geometry("poincare", "PoincareBall", "mobius", c=1.0, options={"GRU": {"variant": "hypera"}})
     assert g.gru(3, 4).variant == "hypera"
-    with pytest.raises(ValueError, match=r"mobius.GRU: variant must be 'paper' or 'hypera', got 'torch'"):
+    with pytest.raises(ValueError, match=r"mobius.GRU.variant: unknown value 'torch'; available: paper, hypera"):
         mobius.GRU(PoincareBall(1.0), 3, 4, variant="torch")
     plain = dict(mobius.GRU(PoincareBall(1.0), 3, 4).named_parameters())
     assert set(plain) == {"weight_ih", "weight_hh", "bias"}

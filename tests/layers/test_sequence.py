@@ -97,7 +97,7 @@ def test_directions_side_by_side(name, cell):
             torch.testing.assert_close(log0(states[stream, i, :length]), expected, rtol=1e-8, atol=1e-11)
             ends = torch.cat([log0(ahead[-1]), log0(back[0])], -1)
             torch.testing.assert_close(log0(last[stream, i]), ends, rtol=1e-8, atol=1e-11)
-    with pytest.raises(ValueError, match="join must be 'linear' or 'plain', got 'sum'"):
+    with pytest.raises(ValueError, match="join: unknown value 'sum'; available: linear, plain"):
         getattr(g, cell)(3, 4, bidirectional=True, join="sum")
 
 

@@ -20,7 +20,6 @@ from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.layers.guard import check_index
 from hyperbolic.layers.lorentz import Embedding
 from hyperbolic.layers.lorentz_linear import VARIANTS
-from hyperbolic.layers.lorentz_logits import unit_points
 from hyperbolic.manifolds import Lorentz, Manifold
 from hyperbolic.switch import is_followed
 
@@ -57,6 +56,7 @@ class HyboNet(Scorer):
         margin: float,
         max_norm: float | None,
     ):
+        geometry.check_manifold("HyboNet", Lorentz, option=("Embedding", "start"))
         super().__init__(geometry, n_entities, n_relations, sparse)
         size = d if counts_time else d + 1
         if size < 2:
@@ -65,14 +65,9 @@ class HyboNet(Scorer):
             if value is not None and not value > 0:
                 raise ValueError(f"HyboNet: {name} must be positive, got {value}")
         self.d, self.scale, self.margin = size - 1, scale, margin
-        entity = geometry.embedding(n_entities, self.d, sparse=sparse)
-        if not (isinstance(self.manifold, Lorentz) and isinstance(entity, Embedding)):
-            raise ValueError(
-                f"HyboNet is defined on points of the Lorentz model, not with geometry={geometry.name}; "
-                "choose geometry=lorentz"
-            )
+        entity = geometry.embedding(n_entities, self.d, sparse=sparse, start="unit")
+        assert isinstance(entity, Embedding)
         self.entity = entity
-        self.entity.weight.data.copy_(unit_points(self.manifold, n_entities, self.d))
         if max_norm is not None:
             self.entity.max_radius = math.asinh(max_norm) / math.sqrt(float(self.manifold.c.detach()))
         bound = _VARIANT.start(size, size)

@@ -130,6 +130,7 @@ class Isometry(Scorer):
         """Makes the parameters of the relations, ``translation`` among them."""
 
     def normal(self, *size: int) -> nn.Parameter:
+        """A table of this size, normal with the deviation init_std at the start."""
         return nn.Parameter(self.init_std * torch.randn(*size))
 
     def pairs(self) -> nn.Parameter:
@@ -137,6 +138,7 @@ class Isometry(Scorer):
         return nn.Parameter(torch.empty(self.n_relations, self.d).uniform_(-1, 1))
 
     def rows(self, index: Tensor, table: Tensor) -> Tensor:
+        """Rows (B, k) of a table (n, k) by numbers (B,)."""
         return table_rows(table, index, self.sparse)
 
     def relations(self, r: Tensor) -> Relations:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
 from hyperbolic.encoders.relational.scorer import Scorer
@@ -59,8 +58,15 @@ class MuR(Scorer):
         if not init_std > 0:
             raise ValueError(f"MuR: init_std must be positive, got {init_std}")
         self.flat = not self.manifold.is_curved
-        self.entity = _initialised(geometry.embedding(n_entities, d, sparse=sparse), self.manifold, init_std)
-        self.translation = _initialised(geometry.embedding(n_relations, d, sparse=sparse), self.manifold, init_std)
+        # at the same distances from the origin as in the ball
+        std = PoincareBall.origin_scale / self.manifold.origin_scale * init_std if not self.flat else init_std
+
+        def table(n: int) -> nn.Module:
+            rows = geometry.embedding(n, d, sparse=sparse)
+            rows.set_points(self.manifold.expmap0(std * torch.randn(n, d)))  # type: ignore[operator]
+            return rows
+
+        self.entity, self.translation = table(n_entities), table(n_relations)
         self.stretch = nn.Parameter(torch.empty(n_relations, d).uniform_(-1, 1))
         self.head_bias, self.tail_bias = (nn.Parameter(torch.zeros(n_entities, 1)) for _ in range(2))
 
@@ -147,24 +153,6 @@ def _terms(tt: Tensor, pt: Tensor, pp: Tensor, c: Tensor) -> tuple[Tensor, Tenso
     """D, A and ``|t + p|^2`` of the formula above, from ``|t|^2``, ``<p, t>`` and ``|p|^2``."""
     common = 1 + 2 * c * pt
     return common + c * tt * (c * pp), common + c * pp, tt + 2 * pt + pp
-
-
-def _initialised(embedding: nn.Module, manifold: Manifold, std: float) -> nn.Module:
-    """The table with rows ``exp_0`` of normal vectors, or these vectors where it is a table of vectors; on another
-    manifold than the ball at the same distance from the origin as in it."""
-    weight = getattr(embedding, "inner", embedding).weight
-    assert isinstance(weight, nn.Parameter)
-    with torch.no_grad():
-        if isinstance(weight, ManifoldParameter):  # in the ball where it is Klein's
-            assert isinstance(weight.manifold, Manifold)
-            manifold = weight.manifold
-        std = PoincareBall.origin_scale / manifold.origin_scale * std if manifold.is_curved else std
-        if isinstance(weight, ManifoldParameter):
-            d = manifold.intrinsic_dim(weight.shape[-1])
-            weight.copy_(manifold.expmap0(std * torch.randn(len(weight), d)))
-        else:
-            weight.normal_(std=std)
-    return embedding
 
 
 __all__ = ["MuR"]

@@ -110,6 +110,8 @@ class _Streamed(Operator):
     "Tensor? groups) -> Tensor"
 )
 class BinaryCrossEntropy(_Streamed):
+    """:func:`plain.bce`, whose logits are never held all at once."""
+
     plain = staticmethod(plain.bce)
 
     @staticmethod
@@ -159,6 +161,8 @@ class BinaryCrossEntropy(_Streamed):
     "float smoothing) -> Tensor"
 )
 class CrossEntropy(_Streamed):
+    """:func:`plain.cross_entropy`, whose logits are never held all at once."""
+
     plain = staticmethod(plain.cross_entropy)
     settings: ClassVar[Mapping[str, Any]] = {"split_reductions": False}  # a softmax of many classes in one kernel
 

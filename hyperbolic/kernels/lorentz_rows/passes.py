@@ -32,6 +32,8 @@ def _across(x: Tensor) -> bool:
     "float offset, int heads) -> Tensor"
 )
 class Linear(Operator):
+    """:func:`plain.linear` of rows x (N, D)."""
+
     plain = staticmethod(plain.linear)
 
     @staticmethod
@@ -106,6 +108,8 @@ class Linear(Operator):
 
 @operator("lorentz_lift(Tensor s, Tensor c, int axes) -> Tensor")
 class Lift(Operator):
+    """:func:`plain.lift`."""
+
     plain = staticmethod(plain.lift)
 
     @staticmethod
@@ -141,6 +145,8 @@ def _two_leading(s: Tensor, axes: int) -> Tensor:
 
 @operator("lorentz_mean(Tensor mean, Tensor c) -> Tensor")
 class Mean(Operator):
+    """:func:`plain.mean`."""
+
     plain = staticmethod(plain.mean)
 
     @staticmethod

@@ -63,6 +63,8 @@ class Arguments(NamedTuple):
 
 
 def cell(x: Tensor, weight: Tensor, bias: Tensor, c: Tensor, phi: str, margin: float = 0.0) -> Cell:
+    """The cells by their weights (S, G, H, H) and bias points (S, G, H), in the layout and scale of the steps; x: a
+    tensor of their dtype."""
     root = c.sqrt().to(x.dtype)
     gap = ball_gap(bias, c).to(x.dtype)
     return Cell(1 / root, weight, (root * bias).unsqueeze(-1), gap.unsqueeze(-1), phi, gyro.constants(x, margin))
