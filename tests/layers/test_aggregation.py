@@ -138,7 +138,7 @@ def test_targets_may_be_fewer_than_sources():
         (PoincareBall(), mobius, {"attention": "additive", "heads": 3}, "in flat space"),
         (Euclidean(), euclidean, {"attention": "additive", "heads": 2}, "heads=2 must divide d=3"),
         (Euclidean(), euclidean, {"attention": "distance", "temperature": 0.0}, "temperature must be positive, got 0.0"),
-        (Euclidean(), euclidean, {"attention": "dot"}, "attention must be None or additive or distance, got 'dot'"),
+        (Euclidean(), euclidean, {"attention": "dot"}, "attention: unknown value 'dot'; available: None, additive, distance"),
     ],
 )
 def test_settings_that_cannot_be_are_told(space, family, settings, said):
