@@ -31,13 +31,17 @@ def half_sinh_square(x: Tensor, y: Tensor, c: Tensor, careful: bool | None = Non
     ``sinh(a-b) = <x-y, x+y> / (|x| t_y + |y| t_x)`` and, for acute angles, the angular part comes from
     the part of the shorter vector (or of the difference, if that is shorter still) orthogonal to the longer one.
     ``careful`` (default: for float64 points) takes that part without any rounding of the shorter vector.
+
+    Where x or y is the origin both parts have a kink that their sum has not; there, for the sake of second derivatives,
+    it is ``c/2 (|x|^2 t_y / (t_x + R) + |y|^2 R / (t_y + R) - <x, y>)`` with ``R = 1/sqrt(c)``, smooth in both.
     """
     careful = x.dtype is WIDE and y.dtype is WIDE if careful is None else careful
     x, y = wide(x), wide(y)
     difference, total = x - y, x + y
     along = dot(difference, total)  # |x|^2 - |y|^2
-    x_norm, y_norm = safe_sqrt(sqnorm(x)), safe_sqrt(sqnorm(y))
-    denominator = x_norm * time(y, c) + y_norm * time(x, c)
+    xx, yy, x_time, y_time, radius = sqnorm(x), sqnorm(y), time(x, c), time(y, c), c**-0.5
+    x_norm, y_norm = safe_sqrt(xx), safe_sqrt(yy)
+    denominator = x_norm * y_time + y_norm * x_time
     empty = denominator == 0
     sinh_radial = torch.where(empty, 0, along / torch.where(empty, 1, denominator))
     cosh_radial = (1 + sinh_radial.square()).sqrt()
@@ -59,7 +63,8 @@ def half_sinh_square(x: Tensor, y: Tensor, c: Tensor, careful: bool | None = Non
         2 * safe_large2 * sqnorm(orthogonal) / torch.where(acute, x_norm * y_norm + product, 1),
         2 * (x_norm * y_norm - product),
     )
-    return radial_part + c / 4 * angular
+    from_origin = xx * y_time / (x_time + radius) + radius * yy / (y_time + radius) - product
+    return torch.where((xx == 0) | (yy == 0), c / 2 * from_origin, radial_part + c / 4 * angular)
 
 
 def inner(x: Tensor, u: Tensor, v: Tensor, c: Tensor) -> Tensor:

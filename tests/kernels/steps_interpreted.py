@@ -90,7 +90,8 @@ def single_steps():
 
 
 def extremes():
-    """Gradients of all sizes, on points at the edge too: whether all stays finite, and inside."""
+    """Gradients of all sizes, on points at the edge too, and long steps back through the origin: whether all stays
+    finite, and inside."""
     ends = {}
     for kind in KINDS:
         manifold = kind(1.0)
@@ -103,6 +104,11 @@ def extremes():
             inside = manifold.dist0(x).max() <= 1.05 * manifold.max_radius()
             on_it = manifold.check_point_on_manifold(x)
             ends[f"{kind.__name__}, {share}"] = bool(inside and on_it and rows.momentum.isfinite().all())
+        x = points(manifold, torch.linspace(0.3, 0.9, 60)[:, None], 60)
+        inward = manifold.logmap(x, manifold.expmap0(1e-3 * torch.randn(60, 11)))
+        rows = Rows(x, torch.zeros_like(x), -2 * inward)
+        cuda.step([cuda.Job(rows, manifold, Rule(1.0, 1.0))])
+        ends[f"{kind.__name__}, inward"] = bool(manifold.dist0(x).max() <= manifold.max_radius() * (1 + 1e-6))
     return ends
 
 

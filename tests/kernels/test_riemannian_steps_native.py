@@ -32,6 +32,21 @@ def in_cpp(monkeypatch):
 EVERY_RULE = [*RULES, (ADAM._replace(keep=KEEP), True, True)]
 
 
+@pytest.mark.parametrize("dtype", [F32, F64])
+@pytest.mark.parametrize("manifold", [PoincareBall(1.0), PoincareBall(0.3), Klein(2.0), Lorentz(1.0)])
+def test_long_steps_back_through_the_origin_stay_inside(manifold, dtype):
+    """Their weights are far larger than what they end at, so that rounding is worth more than the margin is wide."""
+    radius = manifold.max_radius(dtype) / manifold.origin_scale
+    directions = torch.nn.functional.normalize(torch.randn(200, 5, dtype=dtype), dim=-1)
+    x = manifold.expmap0(torch.linspace(0.3, 0.9, 200, dtype=dtype)[:, None] * radius * directions)
+    inward = manifold.logmap(x, manifold.expmap0(1e-3 * torch.randn(200, 5, dtype=dtype)))
+    for length in (1.0, 1.5, 2.0, 2.5):
+        y = x.clone()
+        riemannian_steps.step(Rows(y, torch.zeros_like(y), -length * inward), manifold, MOVE)
+        assert manifold.check_point_on_manifold(y, atol=1e-4, rtol=1e-4)
+        assert (manifold.dist0(y) <= manifold.max_radius(dtype) * (1 + 1e-6)).all()
+
+
 @pytest.mark.parametrize(("dtype", "name"), [(F32, "float"), (F64, "double")])
 def test_the_limits_of_points_are_those_of_the_formulas(dtype, name):
     header = Path(riemannian_steps.__file__).with_name("geodesic_steps.h").read_text()

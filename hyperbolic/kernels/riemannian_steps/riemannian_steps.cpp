@@ -247,7 +247,7 @@ template <class T, template <class> class Model> struct Pass {
             ask(first + rows_of_block + i);
             xx[i] = write(i, {T(beta), T(on_h[i]), T(on_x[i]), T(a[i]), T(b[i]), T(a_m[i]), T(b_m[i])});
         }
-        if (Model<T>::sheet) set_times(count);
+        Model<T>::sheet ? set_times(count) : pull_inside(count);
     }
 
     // Writes a row and its momentum; |x|^2 of what was written. The last numbers are read before they are, with those
@@ -287,6 +287,16 @@ template <class T, template <class> class Model> struct Pass {
         rows::put<T>(last_x, x + last);
         rows::put<T>(last_m, m + last);
         return rows::total(sum + rows::squares(rows::from_lane<T>(int(j - last), last_x)));
+    }
+
+    // What rounding left beyond the margin of the boundary: long steps back through the origin are differences of long
+    // vectors. xx is that of the rows written.
+    void pull_inside(int count) {
+        const double most = (1 - least_gap<T>()) / k.c;
+        for (int i = 0; i < count; i++) {
+            if (!(xx[i] > most * (1 + 8 * std::numeric_limits<T>::epsilon()))) continue;
+            rows::scale(T(std::sqrt(most / xx[i])), x[i], x[i], table.size);
+        }
     }
 
     // Time coordinates that follow from the others. What rounding left beyond the largest radius is pulled inside.

@@ -14,7 +14,15 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from hyperbolic.kernels.riemannian_steps.triton_geodesics import SHEET, gradient, lifting, lowering, sheet_step, sinhc
+from hyperbolic.kernels.riemannian_steps.triton_geodesics import (
+    BALL,
+    SHEET,
+    gradient,
+    lifting,
+    lowering,
+    sheet_step,
+    sinhc,
+)
 
 WORDS: tl.constexpr = tl.constexpr(25)
 ROWS: tl.constexpr = tl.constexpr(32)
@@ -205,6 +213,15 @@ def point_step(job_ptr, kind, rows, at, live, size, clip):
         tl.store(momentum_ptr + place, narrow(v[:, None] * x + w[:, None] * m), mask=also(mask, has_momentum))
         new = new.to(tl.float64)
         square += tl.sum(new * new, 1)
+    most = tl.where(kind == BALL, (cosh - 1) / (cosh + 1), 1 - 1 / (cosh * cosh)) / c
+    most = tl.where(kind == SHEET, float("inf"), most)
+    if tl.max(square) > most * (1 + 1e-6):  # rounding, of long steps back through the origin
+        pull = tl.minimum(tl.sqrt(most / tl.maximum(square, 1e-30)), 1.0)
+        for start in range(0, size, COLUMNS):
+            column = start + tl.arange(0, COLUMNS)[None, :]
+            mask = live[:, None] & (column < size)
+            place = at[:, None] * size + column
+            tl.store(x_ptr + place, narrow(pull[:, None] * read(x_ptr + place, mask)), mask=mask)
     if kind == SHEET:
         time = tl.minimum(tl.sqrt(1 / c + square), cosh / tl.sqrt(c))
         tl.store(x_ptr + at * size, narrow(time), mask=live)
