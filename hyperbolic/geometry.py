@@ -170,7 +170,8 @@ class Geometry:
         return self._make("Dropout", p, **options)
 
     def rnn(self, d_in: int, d_hidden: int, **options: Any) -> nn.Module:
-        """Sequences (..., T, D_in) and lengths (...) -> states (..., T, D_hidden) and the last one (..., D_hidden)."""
+        """Sequences (B, T, D_in) and lengths (B,) -> states (B, T, D_hidden) and the last ones (B, D_hidden); with the
+        option streams=S, of S cells, (S, B, T, D_in) and (S, B)."""
         return self._make("RNN", d_in, d_hidden, **options)
 
     def gru(self, d_in: int, d_hidden: int, **options: Any) -> nn.Module:
@@ -191,7 +192,7 @@ class Geometry:
         return self._make("ContextAttention", d, **options)
 
     def multi_head_attention(self, d: int, n_heads: int, **options: Any) -> nn.Module:
-        """Queries (..., T, D), keys and values (..., N, D) -> (..., T, D); d is a multiple of n_heads."""
+        """Queries (B, T, D), keys and values (B, N, D) -> (B, T, D); d is a multiple of n_heads."""
         return self._make("MultiHeadAttention", d, n_heads, **options)
 
     def residual(self, d_in: int, d_out: int, **options: Any) -> nn.Module:

@@ -89,7 +89,12 @@ class Aggregation(nn.Module):
 
     @takes_points("d")
     def forward(self, x: Tensor, neighbours: Neighbours) -> Tensor:
-        """Points (M, D) -> (N, D)."""
+        """Points (M, D) -> (N, D); raises ValueError for another number of points than the M of the neighbours."""
+        if x.dim() != 2 or len(x) != neighbours.n_sources:
+            raise ValueError(
+                f"{name_of(self)}: takes points (M, D) of the {neighbours.n_sources} sources of its neighbours, got a "
+                f"tensor of shape {tuple(x.shape)}"
+            )
         if self.attention is None:
             return self._centre(x, neighbours, neighbours.share)
         scores = self._distance_scores(x, neighbours) if self.attention == "distance" else self._additive(x, neighbours)

@@ -234,13 +234,13 @@ class ContextAttention(PointLayer):
         """The scores of ``h'_i = exp_0(fn(v_i))`` for vectors v (..., N, d) at the origin."""
         space, v, beta = self.manifold, NONLINEARITIES[self.nonlinearity](v), self.beta
         if beta is None:
-            return v @ (self.context if self.tangent else space.logmap0(self.context))
+            return v @ (self.context if self.tangent else space.logmap0(self.context_point))
         return -beta * space.dist_exp0(self.context_point, v)
 
     @property
     def context_point(self) -> Tensor:
         """c, a point (D,) of the manifold."""
-        return self.manifold.expmap0(self.context) if self.tangent else self.context
+        return self.manifold.expmap0(self.context) if self.tangent else self.inside(self.context)
 
     @takes_points("d")
     def forward(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:

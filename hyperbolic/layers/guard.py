@@ -34,8 +34,8 @@ def takes_points(*sizes: str | None, flat: bool = False, full: bool | None = Non
         sizes: for each of these arguments in turn, the attribute of the layer with its intrinsic size (None: points of
             any size); a name followed by ``*`` is the attribute with the sizes of a variable number of arguments.
         flat: the arguments are vectors, of which only the size is checked.
-        full: half-precision arguments are cast to float32 and autocast is switched off inside, as manifold mathematics
-            needs it. Left out, this is done for points and not for vectors.
+        full: under autocast, half-precision arguments are cast to float32 and it is switched off inside, as manifold
+            mathematics needs it. Left out, this is done for points and not for vectors.
 
     Numbers (masks, rows of tables) are not looked at where something follows the operations, as ``torch.compile`` does:
     shapes are.
@@ -46,7 +46,8 @@ def takes_points(*sizes: str | None, flat: bool = False, full: bool | None = Non
     would reach the gradients.
 
     Raises (from ``forward``):
-        ValueError: a wrong number of coordinates. OffManifoldError: in validation, a point off the manifold.
+        ValueError: a wrong number of coordinates. TypeError: points in half precision outside of autocast.
+        OffManifoldError: in validation, a point off the manifold.
     """
     full = not flat if full is None else full
     variable = sizes[0][:-1] if len(sizes) == 1 and sizes[0] and sizes[0].endswith("*") else None
@@ -129,6 +130,11 @@ def _check(layer: nn.Module, point: Tensor, size: int | None, flat: bool) -> Non
     if not isinstance(point, Tensor):
         hint = ": give padded points (B, T, D), and lengths" if isinstance(point, PackedSequence) else ""
         raise TypeError(f"{name_of(layer)}: takes a tensor, got {type(point).__name__}{hint}")
+    if not flat and point.dtype in HALF:
+        raise TypeError(
+            f"{name_of(layer)}: takes points in float32 or float64, got {point.dtype}, in which distances have no "
+            "digit to spare; under torch.autocast they are cast"
+        )
     manifold: Any = None if flat else layer.manifold
     if size is not None:
         coordinates = size if flat else manifold.ambient_dim(size)

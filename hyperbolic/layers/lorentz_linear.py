@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from hyperbolic.kernels.lorentz_rows import normalised_linear, set_time
 from hyperbolic.layers.constants import ConstantLayer
 from hyperbolic.layers.description import shows
-from hyperbolic.layers.guard import check_choice, name_of, takes_points
+from hyperbolic.layers.guard import check_choice, check_sizes, name_of, takes_points
 from hyperbolic.manifolds import Lorentz
 from hyperbolic.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.numerics import SHEET_RADIUS, limit
@@ -116,10 +116,11 @@ class Linear(ConstantLayer):
         if unused and not normalize:
             raise ValueError(f"{name_of(self)}: no effect with normalize=False: {', '.join(unused)}; leave them out")
         scale = preset.scale if scale is None else scale
-        if scale <= 0 or offset <= 1 or heads < 1 or d_out < 1:
+        check_sizes(self, d_in, d_out)
+        if scale <= 0 or offset <= 1 or heads < 1:
             raise ValueError(
-                f"{name_of(self)}: needs scale > 0, offset > 1 (units of 1/sqrt(c)), heads >= 1 and d_out >= 1, got "
-                f"scale={scale}, offset={offset}, heads={heads}, d_out={d_out}"
+                f"{name_of(self)}: needs scale > 0, offset > 1 (units of 1/sqrt(c)) and heads >= 1, got "
+                f"scale={scale}, offset={offset}, heads={heads}"
             )
         self.bias_in_time = normalize and (preset.bias_in_time if bias_in_time is None else bias_in_time)
         self.residual_in_time = preset.residual_in_time if residual_in_time is None else residual_in_time

@@ -7,6 +7,7 @@ from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
 from hyperbolic.layers.classes import ClassLogits
+from hyperbolic.layers.guard import check_points
 from hyperbolic.layers.initial import glorot
 from hyperbolic.manifolds import Lorentz
 from hyperbolic.numerics import sqnorm, wide
@@ -58,7 +59,8 @@ class Logits(ClassLogits):
     @torch.no_grad()
     def start_at(self, points: Tensor) -> None:
         """Put the class points at copies of points (K, D), as HyboNet's program for translation does with the rows of
-        the target's embedding."""
+        the target's embedding; raises ValueError for another shape and for points off the manifold."""
+        check_points(self, points, self.n_classes, self.d)
         self.points.copy_(points)
 
     def operands(self, x: Tensor) -> tuple[Tensor, Tensor, None, Tensor]:

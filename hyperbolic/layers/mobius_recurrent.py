@@ -35,7 +35,7 @@ class _Cell(PointLayer):
 
     @takes_points("d_in", "d_hidden")
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
-        weights = (self.weight_ih, self.weight_hh, self.bias)
+        weights = (self.weight_ih, self.weight_hh, self.inside(self.bias))
         return mobius_cell(x, h, *weights, self.manifold.c, self.nonlinearity)
 
 
@@ -84,8 +84,8 @@ class _Recurrent(PointLayer, Recurrence):
         self.bias = ball_parameter(manifold, *self.weight_ih.shape[:3], std=bias_std)
 
     def run(self, x: Tensor, lengths: Tensor | None) -> Tensor:
-        c = self.manifold.c
-        return self.kernel(x, lengths, self.weight_ih, self.weight_hh, self.bias, c, self.nonlinearity)
+        weights = (self.weight_ih, self.weight_hh, self.inside(self.bias))
+        return self.kernel(x, lengths, *weights, self.manifold.c, self.nonlinearity)
 
     run_both = run  # the kernels know the second direction by the number of cells
 
@@ -166,7 +166,7 @@ class GRU(_Recurrent):
     def run(self, x: Tensor, lengths: Tensor | None) -> Tensor:
         if self.variant == "paper":
             return super().run(x, lengths)
-        weights = (self.weight_ih, self.weight_hh, self.bias, self.bias_hh)
+        weights = (self.weight_ih, self.weight_hh, self.inside(self.bias), self.inside(self.bias_hh))
         return input_first_gru(self.manifold, x, lengths, *weights, self.phi)
 
     def run_both(self, x: Tensor, lengths: Tensor | None) -> Tensor:

@@ -21,7 +21,7 @@ from hyperbolic.layers.attention import Centroid
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.distance_heads import DistanceHeads
-from hyperbolic.layers.guard import check_features, takes_points
+from hyperbolic.layers.guard import check_features, check_sizes, takes_points
 from hyperbolic.layers.mobius import (
     GRU,
     RNN,
@@ -49,6 +49,7 @@ class Linear(nn.Module):
 
     def __init__(self, manifold: PoincareBall, d_in: int, d_out: int, bias: bool = True):
         super().__init__()
+        check_sizes(self, d_in, d_out)
         self.manifold, self.d_in, self.d_out = manifold, d_in, d_out
         self.z = nn.Parameter(torch.randn(d_out, d_in) / math.sqrt(2 * d_in * d_out))
         self.r = nn.Parameter(torch.zeros(d_out)) if bias else None

@@ -46,8 +46,6 @@ class PointLayer(nn.Module):
                     vars(p)["manifold"] = manifold
 
     def inside(self, points: Tensor) -> Tensor:
-        """Parameters of the layer as points of the manifold as it is now: a learned c may have grown meanwhile.
-
-        Layers of steps (recurrent ones, positions, contexts of attention) leave it out: `RiemannianOptimizer` moves all
-        points that it trains along with c, and only those that are frozen, or trained by another optimiser, need it."""
+        """Parameters of the layer as points of the manifold as it is now: a learned c may have grown meanwhile, and
+        only `RiemannianOptimizer` moves the points that it trains along with c."""
         return self.manifold.projx(points) if self.manifold.learn_c else points

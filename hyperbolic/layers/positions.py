@@ -83,6 +83,6 @@ class PositionEncoding(PointLayer):
                     f"{name_of(self)}: takes sequences (..., T, D) of at most n_positions={self.n_positions} "
                     f"positions, got a tensor of shape {tuple(x.shape)}"
                 )
-            return self.table[: x.shape[-2]]
+            return self.inside(self.table[: x.shape[-2]])
         check_positions(self, positions, x, self.n_positions)
-        return nn.functional.embedding(positions, self.table)
+        return self.inside(nn.functional.embedding(positions, self.table))

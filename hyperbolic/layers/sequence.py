@@ -88,7 +88,7 @@ class Recurrence(nn.Module):
         concat: builds the layer that joins two directions of size d_hidden into 2 d_hidden.
 
     Raises:
-        ValueError: an unknown join.
+        ValueError: an unknown join, a size below 1.
 
     Subclasses set the parameters ``weight_ih (S, G, H, d_in)``, ``weight_hh (S, G, H, H)`` and ``bias (S, G, H)``,
     S counting directions as streams, and implement ``run``.
@@ -110,6 +110,9 @@ class Recurrence(nn.Module):
     ):
         super().__init__()
         check_choice(f"{name_of(self)}.join", join, ("linear", "plain"))
+        if min(d_in, d_hidden, streams) < 1:
+            sizes = f"d_in={d_in}, d_hidden={d_hidden} and streams={streams}"
+            raise ValueError(f"{name_of(self)}: needs sizes of at least 1, got {sizes}")
         self.manifold = manifold
         self.d_in, self.d_hidden, self.gates, self.streams = d_in, d_hidden, gates, streams
         self.bidirectional = bidirectional

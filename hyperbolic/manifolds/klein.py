@@ -29,6 +29,7 @@ from hyperbolic.numerics import (
     tanhc,
     wide,
 )
+from hyperbolic.switch import is_followed
 
 
 class Klein(HyperbolicManifold):
@@ -78,9 +79,23 @@ class Klein(HyperbolicManifold):
 
     def expmap(self, x: Tensor, u: Tensor) -> Tensor:
         """``x + k u / (1 + k c <x, u> / g)`` with ``k = tanh(r)/r``, ``r = sqrt(c)|u|_x``: straight along u."""
-        k = tanhc(self.c * self._inner(x, u, u))
-        step = k / (1 + k * self.c * dot(x, u) / ball_gap(x, self.c))
+        gap, square, along = ball_gap(x, self.c), self.c * self._inner(x, u, u), self.c * careful_dot(x, u)
+        k = tanhc(square)
+        pace, back = 1 + k * along / gap, (along < 0) & (square > 1) & (gap < 0.5)
+        if not back.is_cpu or is_followed(x, u) or back.any():
+            pace = torch.where(back, self._pace_back(x, u, gap, square, along, back), pace)
+        step = k / pace
         return project((wide(x) + step * wide(u)).to(torch.promote_types(x.dtype, u.dtype)), self.c)
+
+    def _pace_back(self, x: Tensor, u: Tensor, gap: Tensor, square: Tensor, along: Tensor, back: Tensor) -> Tensor:
+        """``1 + k c <x, u> / g`` of inward u, by positive terms: with the distance a of x from the origin (times
+        sqrt(c)) and the angle f of u and the ray, ``1 - tanh(a) tanh(r) + tanh(a) tanh(r) (1 + cos f)``."""
+        square, gap, along = torch.where(back, square, 1), torch.where(back, gap, 0.25), torch.where(back, along, -1)
+        r, tanh = square.sqrt(), (1 - gap).sqrt()
+        cosine = along / (tanh * gap * r)
+        sine_square = self.c * sqnorm(reject(u, torch.where(back, x, 1))) / (gap * square)
+        rest = 2 * torch.sigmoid(-2 * r)  # 1 - tanh(r)
+        return gap / (1 + tanh) + tanh * rest + tanh * (1 - rest) * sine_square / (1 - cosine)
 
     def logmap(self, x: Tensor, y: Tensor) -> Tensor:
         """``sqrt(g_x / g_y) r / sinh(r) (y - x)`` with ``r = sqrt(c) d``: along the straight line."""

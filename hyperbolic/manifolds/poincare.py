@@ -23,6 +23,7 @@ from hyperbolic.numerics import (
     artanhc,
     asinhc,
     ball_gap,
+    cosh_sqrt,
     dot,
     limit,
     safe_sqrt,
@@ -79,11 +80,20 @@ def logmap0(x: Tensor, c: Tensor) -> Tensor:
 
 @fused
 def expmap(x: Tensor, u: Tensor, c: Tensor) -> Tensor:
-    """``exp_x(u) = x (+) tanh(sqrt(c)|u|/g_x) u / (sqrt(c)|u|)`` (Ganea et al. 2018, Eq. 10)."""
-    dtype = torch.promote_types(x.dtype, u.dtype)
-    step = wide(u) / ball_gap(x, c)
-    target = _bounded_tanhc(c * sqnorm(step), torch.float64) * step
-    return project(mobius_add(wide(x), target, c).to(dtype), c)
+    """``exp_x(u) = x (+) tanh(sqrt(c)|u|/g_x) u / (sqrt(c)|u|)`` (Ganea et al. 2018, Eq. 10), up to ``|u|/g_x`` of 40.
+
+    The sum of :func:`mobius_add` with the gap ``sech^2`` of its second point, of which the coordinates of a long step
+    have no digit; and with its own gap, by which a point that lies far out is set right.
+    """
+    gap_x, dtype = ball_gap(x, c), torch.promote_types(x.dtype, u.dtype)
+    step = wide(u) / gap_x
+    square = c * sqnorm(step)
+    total = wide(x) + tanhc(square) * step
+    length, gaps = c * sqnorm(total), gap_x / cosh_sqrt(square.clamp_max(1600)).square()
+    point, gap = (gap_x * total + length * wide(x)) / (length + gaps), gaps / (length + gaps)
+    with torch.no_grad():  # 1 but for rounding
+        right = torch.where(gap < 0.5, ((1 - gap) / (c * sqnorm(point)).clamp_min(0.5)).sqrt(), 1)
+    return project((right * point).to(dtype), c)
 
 
 @fused

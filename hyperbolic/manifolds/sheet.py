@@ -13,6 +13,7 @@ from torch import Tensor
 
 from hyperbolic.numerics import WIDE, asinhc, ball_gap, cosh_sqrt, dot, reject, safe_sqrt, sinhc, sqnorm, wide
 from hyperbolic.rows import weighted_sum
+from hyperbolic.switch import is_followed
 
 _LONGEST, _NEAR = 64.0, 10.0
 _SUMMABLE = 1e9  # c t^2 up to which t^2 - |s|^2 keeps 1e-7 in float64
@@ -94,23 +95,25 @@ def expmap(x: Tensor, u: Tensor, c: Tensor) -> Tensor:
     shrink = torch.where(far, _LONGEST * torch.where(far, square, 1).rsqrt(), 1)
     square = square.clamp_max(_LONGEST**2)
     end = cosh_sqrt(square) * wide(x) + sinhc(square) * shrink * wide(u)
-    return end if x.dtype is not WIDE else _step_back(x, wide(u), square, c, end, far)
+    back = (c * sqnorm(x) > 1) & (dot(x, u) < 0) & (square > 0.25) & ~far
+    if back.is_cpu and not is_followed(x, u) and not back.any():
+        return end
+    return torch.where(back, _step_back(x, u, square, c, back), end)
 
 
-def _step_back(x: Tensor, u: Tensor, square: Tensor, c: Tensor, end: Tensor, far: Tensor) -> Tensor:
-    """``end``, replaced where a long step leads back towards the origin and both of its terms are huge.
+def _step_back(x: Tensor, u: Tensor, square: Tensor, c: Tensor, back: Tensor) -> Tensor:
+    """:func:`expmap` where a long step leads back towards the origin, so that both of its terms are huge.
 
     With a the distance of x from the origin, r the length of the step and tau its part along the ray (all times
     sqrt(c)), the part of the end along the ray is ``sinh(a - r) + sinh(r) cosh(a) c|u_across|^2 / (r (r - tau))``.
     """
     xx, xu = sqnorm(x), dot(x, u)
-    back = (c * xx > 1) & (xu < 0) & (square > 0.25) & ~far
     x, square, xx = torch.where(back, x, 1), torch.where(back, square, 1), torch.where(back, xx, 1)
     across, r, size = reject(u, x), square.sqrt(), xx.sqrt()
     cosh, tau = (1 + c * xx).sqrt(), torch.where(back, xu, -1) * c**0.5 / (size * (1 + c * xx).sqrt())
     turned = c * sqnorm(across) / (r - tau) * sinhc(square) * cosh
     along = torch.sinh(c**0.5 * size * asinhc(c * xx) - r) + turned
-    return torch.where(back, along / (c**0.5 * size) * x + sinhc(square) * across, end)
+    return along / (c**0.5 * size) * x + sinhc(square) * across
 
 
 def logmap(x: Tensor, y: Tensor, c: Tensor) -> Tensor:

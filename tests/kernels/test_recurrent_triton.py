@@ -43,15 +43,15 @@ def test_in_the_interpreter_as_exact_as_the_plain_loop(kind):
             assert actual <= 2 * usual + 2e-6, (name, errors)
 
 
+@pytest.mark.parametrize(("capability", "shared"), [pytest.param(80, 163 << 10, marks=pytest.mark.long), (90, 227 << 10)])
 @KINDS
-def test_built_for_gpus(kind, tmp_path):
+def test_built_for_gpus(kind, capability, shared, tmp_path):
     """Both passes, of the largest states, without a GPU: within its registers and its memory on the chip."""
-    for capability, shared in ((80, 163 << 10), (90, 227 << 10)):
-        built = printed("cubins.py", kind, str(capability), TRITON_CACHE_DIR=str(tmp_path))
-        assert set(built) == {f"{kind}_forward", f"{kind}_backward"}
-        for size, on_chip in built.values():
-            assert size > 0
-            assert 2 * on_chip <= shared  # two programs
+    built = printed("cubins.py", kind, str(capability), TRITON_CACHE_DIR=str(tmp_path))
+    assert set(built) == {f"{kind}_forward", f"{kind}_backward"}
+    for size, on_chip in built.values():
+        assert size > 0
+        assert 2 * on_chip <= shared  # two programs
 
 
 def fitting(monkeypatch):

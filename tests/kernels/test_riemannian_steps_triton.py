@@ -27,11 +27,11 @@ def test_in_the_interpreter():
         assert error <= 1e-5, name
 
 
-def test_built_for_gpus(tmp_path):
-    for capability in (80, 90):
-        built = printed("cubins.py", "steps", str(capability), TRITON_CACHE_DIR=str(tmp_path))
-        assert len(built) == 4
-        assert all(size > 0 for size, _ in built.values())
+@pytest.mark.parametrize("capability", [pytest.param(80, marks=pytest.mark.long), 90])
+def test_built_for_gpus(capability, tmp_path):
+    built = printed("cubins.py", "steps", str(capability), TRITON_CACHE_DIR=str(tmp_path))
+    assert len(built) == 4
+    assert all(size > 0 for size, _ in built.values())
 
 
 def test_which_tensors_it_is_for(monkeypatch):

@@ -6,6 +6,9 @@ does. Those are named below with the reason, and their error is held to ``SLACK`
 at the very arguments. float32 has no such exceptions: everything that cancels is computed in float64 there.
 """
 
+import itertools
+
+import numpy as np
 import pytest
 import torch
 
@@ -20,9 +23,12 @@ from tests.manifolds.sampling import (
     RADIUS,
     REGIMES,
     WITHOUT_ORACLE,
+    at_radius,
     row,
     sample,
     space,
+    tangent,
+    unit,
 )
 from tests.tolerances import tolerance
 
@@ -41,6 +47,7 @@ CONDITIONED = {
     ("Lorentz", "norm"): OUTWARDS,
     ("Lorentz", "transp"): OUTWARDS,
     ("Lorentz", "expmap"): BACKWARDS,
+    ("PoincareBall", "expmap"): BACKWARDS,
     ("Lorentz", "dist"): NEIGHBOURS,
     ("Lorentz", "dist2"): NEIGHBOURS,
     ("Lorentz", "logmap"): NEIGHBOURS,
@@ -106,6 +113,19 @@ def test_value(name, function, dtype):
 def test_other_dimensions(name, function, dtype):
     for d, regime in ((2, "far_apart"), (7, "boundary"), (64, "near_each_other"), (64, "moderate")):
         assert not [*misses(name, 0.7, dtype, function, sample(name, 0.7, dtype, regime, 1, d=d), 1)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", MANIFOLDS)
+def test_steps_back_through_the_origin(name, dtype):
+    """What ends near the origin, or on its other side, is a small difference of vectors that are long."""
+    rng = np.random.default_rng(3)
+    for share, length in itertools.product((0.3, 0.6, 0.9), (0.9, 1.3, 2.0)):
+        radius, ray = share * RADIUS[name, dtype], unit(rng, 2, 3)
+        x = at_radius(name, 1.0, np.full((2, 1), radius), ray)
+        u = tangent(name, 1.0, x, length * radius * (0.3 * np.exp(-radius) * rng.standard_normal((2, 3)) - ray))
+        values = {"x": torch.tensor(x, dtype=dtype), "u": torch.tensor(u, dtype=dtype)}
+        assert not [*misses(name, 1.0, dtype, "expmap", values, 2)], (share, length)
 
 
 @pytest.mark.parametrize("function", list(FUNCTIONS["Lorentz"]))

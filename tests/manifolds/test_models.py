@@ -25,6 +25,25 @@ def cloud(c: float, radius: float = 4.0, number: int = N) -> torch.Tensor:
     return radius / c**0.5 * torch.rand(number, 1, dtype=torch.float64) * direction
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_second_derivatives_at_the_origin(kind):
+    """Where the formulas by norms and angles have kinks and the functions have none."""
+    manifold, zero = kind(0.7), torch.zeros(D, dtype=torch.float64)
+    for y in (manifold.expmap0(v) for v in (zero, cloud(0.7, number=1)[0])):
+        functions = {
+            "dist2": lambda v, y=y: manifold.dist2(manifold.expmap0(v), y),
+            "logmap": lambda v, y=y: manifold.logmap(manifold.expmap0(v), y)[-1],
+            "centroid": lambda v, y=y: manifold.logmap0(manifold.centroid(torch.stack([manifold.expmap0(v), y])))[0],
+        }
+        for name, function in functions.items():
+            gradient, step = torch.func.grad(function), 1e-5
+            differences = [(gradient(step * e) - gradient(-step * e)) / (2 * step) for e in torch.eye(D).double()]
+            torch.testing.assert_close(
+                torch.func.hessian(function)(zero), torch.stack(differences), rtol=1e-5, atol=1e-5,
+                msg=lambda text, name=name: f"{name}: {text}",
+            )  # fmt: skip
+
+
 def three_views(c: float, vectors: torch.Tensor) -> dict:
     """The same points in the three models (the ball's exp_0(u) is 2|u| away from the origin)."""
     return {kind: kind(c).expmap0(vectors / 2 if kind is PoincareBall else vectors) for kind in KINDS}
