@@ -140,7 +140,8 @@ def draw(figures: Sequence[str], runs: Sequence[Run], options: FigureOptions) ->
         print(called(f"left out: {', '.join(failures)}; {example}"), file=sys.stderr)
         for reason, count in collections.Counter(failures.values()).items():
             if count > 1:  # as of a run without a checkpoint
-                print(f"note: of {count} of them the reason is: {reason}", file=sys.stderr)
+                named = ", ".join(name for name, other in failures.items() if other == reason)
+                print(f"note: {named}: {reason}", file=sys.stderr)
     if len(failures) == len(names):
         raise UserError("No figure could be drawn; the reasons are above.")
     if failures and EVERY not in figures:

@@ -189,14 +189,14 @@ def _read_rows(
 def names_columns(path: Path, fields: Mapping[str, Sequence[str]]) -> bool:
     """Whether the first line of a file .csv or .tsv, packed or not, has a column for each field, so that `read_records`
     reads it as a table. Raises UserError where it cannot be read."""
-    line = _first_line(path) if ending(path) in TABLES else ""
+    line = first_line(path) if ending(path) in TABLES else ""
     return any(has_columns(split_columns(line, separator), fields) for separator in separators_of(path))
 
 
 def has_column(path: Path, name: str) -> bool:
     """Whether the first line of a table has a column of this name, in any case of letters, or any object of a file of
     JSON lines such a key. Raises UserError where it cannot be read."""
-    line = _first_line(path)
+    line = first_line(path)
     if not line.lstrip().startswith("{"):
         return any(has_columns(split_columns(line, separator), {name: [name]}) for separator in separators_of(path))
     lines = (line for _, line in read_lines(path) if isinstance(line, str) and f'"{name}"' in line)
@@ -206,10 +206,10 @@ def has_column(path: Path, name: str) -> bool:
 def is_other_table(path: Path, fields: Mapping[str, Sequence[str]]) -> bool:
     """Whether a file .csv or .tsv, packed or not, has neither these columns nor objects of JSON. Raises UserError where
     it cannot be read."""
-    return ending(path) in TABLES and _first_line(path).strip()[:1] not in ("", "{") and not names_columns(path, fields)
+    return ending(path) in TABLES and first_line(path).strip()[:1] not in ("", "{") and not names_columns(path, fields)
 
 
-def _first_line(path: Path) -> str:
+def first_line(path: Path) -> str:
     """The first line of a file that is not blank; "" without one, and where it cannot be read as text."""
     line = next(itertools.dropwhile(is_blank, read_lines(path)), (0, ""))[1]
     return line if isinstance(line, str) else ""

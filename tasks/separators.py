@@ -68,6 +68,8 @@ def quoted_rows(
             row = next(reader, None)
         except csv.Error as error:
             row = Fault(f"it is no row of a table with quotes ({error})")
+            if len(starts) > 1:
+                row = Fault(f"a quote in it is not closed, so that it takes in all lines to {starts[-1]} ({error})")
         yield from faults
         faults.clear()
         if row:

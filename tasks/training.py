@@ -75,8 +75,9 @@ def fit(
         resuming.take_over(task, checkpoint, states, setting, *ends)
         resuming.adopt_name(task, checkpoint)
         if processes.is_first():
-            step, epoch = int(checkpoint["global_step"]), resuming.epochs_of(checkpoint) + 1
-            print(f"goes on from {checkpoint['file']}: after step {step:,}, in epoch {epoch}", flush=True)
+            step, epochs = int(checkpoint["global_step"]), resuming.epochs_of(checkpoint)
+            place = f"in epoch {epochs + 1}" if epochs != options.epochs else f"after all {epochs} epochs"
+            print(f"goes on from {checkpoint['file']}: after step {step:,}, {place}", flush=True)
     build_kernels(trainer)
     log_settings(trainer, task.origin.config)
 

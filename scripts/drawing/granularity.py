@@ -17,6 +17,7 @@ from scripts.trained import Run
 TITLE = "Distance of class points from the origin, by granularity"
 FOOT = "Points p_k of the classifier, one for each type, at the geodesic distance of the model's own space."
 BOXES = " Box: quartiles and median; whiskers: the farthest points within 1.5 times the quartiles' distance."
+LEAST = 5  # points of a granularity that are drawn as a shape and a box
 HEAD = ("run", "granularity", "types", "mean", "sd", "smallest", "quartile 1", "median", "quartile 3", "largest")
 Groups = dict[str, np.ndarray]
 
@@ -32,7 +33,8 @@ def draw(runs: Sequence[Run], load: Loader, options: FigureOptions) -> list[Path
         panels.append((caption(trained, manifold), measure, distances))
         rows.append((f"{run.title}; {trained.about(manifold)}", distances))
     table = options.write(markdown(rows, TITLE, FOOT), "granularity", runs)
-    return [table, options.save(plot(panels, TITLE, FOOT + BOXES), "granularity", runs)]
+    boxes = BOXES if any(len(values) >= LEAST for *_, groups in panels for values in groups.values()) else ""
+    return [table, options.save(plot(panels, TITLE, FOOT + boxes), "granularity", runs)]
 
 
 @torch.no_grad()
@@ -58,10 +60,10 @@ def plot_panel(axis: Axes, title: str, measure: str, distances: Groups) -> None:
     """A violin for each granularity with its quartiles in a box; single points where there are too few for a shape."""
     for place, values in enumerate(distances.values()):
         colour = canvas.COLOURS[place % 3]
-        if len(values) >= 5 and np.ptp(values) > 0:
+        if len(values) >= LEAST and np.ptp(values) > 0:
             shape = axis.violinplot(values, positions=[place], widths=0.8, showextrema=False)
             shape["bodies"][0].set(facecolor=colour, edgecolor=colour, alpha=0.25)
-        if len(values) >= 5:
+        if len(values) >= LEAST:
             axis.boxplot(
                 values, positions=[place], widths=0.16, showfliers=False, patch_artist=True, manage_ticks=False,
                 boxprops={"facecolor": "white", "edgecolor": colour}, medianprops={"color": colour, "linewidth": 2},

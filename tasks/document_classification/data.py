@@ -4,6 +4,7 @@ import difflib
 import hashlib
 import itertools
 import math
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,7 +36,7 @@ from tasks.labels import Labels
 from tasks.paper import paper_remarks
 from tasks.ragged import FIRST, Documents, encode_texts
 from tasks.reading import Fault, Faults, brief
-from tasks.rows import is_other_table, parse_object, pick_fields, read_examples, read_new_rows
+from tasks.rows import first_line, is_other_table, parse_object, pick_fields, read_examples, read_new_rows
 from tasks.word_vectors import VectorFiles
 
 SELECTIONS = ("held_out", "test")
@@ -130,6 +131,14 @@ class DocumentData(LabelledTexts):
                     part = max(0.1, math.ceil(100 / n) / 100)  # at least one of them
                     fault = self._corpus.faults.get(split)
                     skipped = f" (the first of those that were skipped is {fault})" if fault else ""
+                    given = {source.split for source in self._sources(self.folder)} if self.folder else {*SPLITS}
+                    if split not in given and round(n * (share := self.recipe.held_out.get(split, 0.0))):
+                        raise UserError(
+                            f"None of the {n:,} documents of train can be held out for {split} (task.data.held_out."
+                            f"{split}={share}): equal texts stay together, and too few of these differ in what is read "
+                            f"of them, {self.recipe.max_sentences} sentences (task.data.max_sentences). Add a file for "
+                            f"{split}, or documents that differ."
+                        )
                     raise UserError(
                         f"There are no documents for {split} that can be used{skipped}; add a file, or keep a part of "
                         f"the {n:,} documents of train for it with task.data.held_out.{split}={part}."
@@ -148,6 +157,9 @@ class DocumentData(LabelledTexts):
         for split, fault in corpus.faults.items():
             yield f"{corpus.counts[split]['skipped']:,} documents of {split} were skipped; the first is {fault}."
         yield from held_out_remarks(corpus.counts, "equal texts")
+        sizes, most = np.diff(corpus.arrays.documents), self.recipe.max_sentences
+        if self.download is None and self.folder is not None and (long := int((sizes >= most).sum())):
+            yield f"{self._cut()} (task.data.max_sentences): {long:,}."
         yield from duplicates_remarks(corpus.counts, self.unit)
         totals = {name: sum(corpus.counts[split]["labels"][name] for split in SPLITS) for name in corpus.classes}
         if single := [name for name, n in totals.items() if n == 1]:
@@ -157,6 +169,10 @@ class DocumentData(LabelledTexts):
             hint = f" Is {single[0][:60]} {similar[0][:60]}?" if similar else ""
             yield readable(f"Classes with a single document: {names}{more}.{hint}")
         yield from paper_remarks(corpus.counts, self.unit, self.in_paper)
+
+    def _cut(self) -> str:
+        most = self.recipe.max_sentences
+        return f"Documents of {most} sentences or more, of which the first {most} are read"
 
     def _sources(self, folder: Path) -> list[Source]:
         return find_sources(folder) if self.files is None else named_sources(folder, self.files, self.download)
@@ -246,7 +262,17 @@ class DocumentData(LabelledTexts):
             "in such an object"
         )
         labels = {*self.prepared().classes, *itertools.chain(*(self.recipe.classes or {}).values())}
-        return read_examples(note_labels(lines, name, self.form, labels), name, self._input, "documents", forms)
+        lines = note_labels(lines, name, self.form, labels)
+        return self._note_cut(read_examples(lines, name, self._input, "documents", forms), name)
+
+    def _note_cut(self, documents: Iterable[NewDocument], name: str) -> Iterator[NewDocument]:
+        """The documents as they are; says at the end how many were cut."""
+        count = 0
+        for document in documents:
+            count += len(document.sentences) == self.recipe.max_sentences
+            yield document
+        if count:
+            print(f"note: {name}: {self._cut()}, as in training: {count:,}", file=sys.stderr)
 
     def read_table(self, path: Path) -> Iterator[tuple[NewDocument, dict[str, str]]] | None:
         """New documents of a table whose first line has the columns of the form, that of the label perhaps not. Raises
@@ -258,8 +284,9 @@ class DocumentData(LabelledTexts):
         if is_other_table(path, self.form.inputs):
             names = ", and ".join(" or ".join(several) for several in self.form.texts)
             raise UserError(
-                f"{path}: its first line does not name the columns {names}. Name the columns of the texts so, between "
-                "commas or semicolons in a .csv and tabs in a .tsv, or give texts alone, one a line, in a file .txt."
+                f"{path}: its first line, {brief(first_line(path))}, does not name the columns {names}. Name the "
+                "columns of the texts so, between commas or semicolons in a .csv and tabs in a .tsv, or give texts "
+                "alone, one a line, in a file .txt."
             )
         return read_new_rows(path, self.form.inputs, parse, self.form.optional)
 
@@ -271,11 +298,15 @@ class DocumentData(LabelledTexts):
             raise UserError(
                 f"input={folder} has no files, of which each would be a document, in itself or in the folders in it."
             )
-        for file in files:
-            try:
-                yield self._new(read_text(file).texts, file.relative_to(folder).as_posix())
-            except Fault as fault:
-                raise UserError(f"{file}: {fault}; each file of the folder is the text of a document.") from None
+
+        def read() -> Iterator[NewDocument]:
+            for file in files:
+                try:
+                    yield self._new(read_text(file).texts, file.relative_to(folder).as_posix())
+                except Fault as fault:
+                    raise UserError(f"{file}: {fault}; each file of the folder is the text of a document.") from None
+
+        yield from self._note_cut(read(), str(folder))
 
     def _input(self, line: str) -> NewDocument:
         if not line.lstrip().startswith("{"):

@@ -69,7 +69,7 @@ class Form:
     def remedy(self, columns: Mapping[str, Sequence[str]], _: str) -> str:
         """Settings that read a table whose first line lacks a column, as sentences for a message; "" where it has too
         few. columns: by what the first line has for its name the cells of the next rows."""
-        if (guess := guess_columns(columns, self.fields, self.optional)) is None:
+        if (guess := guess_columns(columns, self.fields, (*self.optional, *SPLIT))) is None:
             return ""
         label, *texts = (guess[field] for field in self.fields)
         words = [] if label in self.label else [f"task.data.form.label=[{_atom(label)}]"]

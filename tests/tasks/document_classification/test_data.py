@@ -168,7 +168,7 @@ def test_a_file_that_is_no_table_is_read_by_its_lines(tmp_path):
         (tmp_path / name).write_text(content)
         assert data(tmp_path).read_table(tmp_path / name) is None
     (tmp_path / "a.csv").write_text('comment,id\n"Rain, and\nwind",7\n')
-    with pytest.raises(UserError, match=r"a\.csv: its first line does not name the columns title, and text\. Name"):
+    with pytest.raises(UserError, match=r"a\.csv: its first line, 'comment,id', does not name the columns title, and text\. Name"):
         data(tmp_path).read_table(tmp_path / "a.csv")
 
 
@@ -251,6 +251,23 @@ def test_a_share_that_holds_nothing_out_is_answered_by_one_that_does(tmp_path):
     ):
         data(tmp_path, place, held_out={"dev": 0.1}).prepared()
     assert len(data(tmp_path, place, held_out={"dev": 0.25}).splits()["dev"]) == 1
+
+
+def test_texts_that_are_equal_in_what_is_read_of_them_cannot_be_held_out(tmp_path):
+    texts = "".join(f'"{k % 2 + 1}","A title.","One. Two. Three. {k}."\n' for k in range(20))
+    with pytest.raises(UserError, match=r"None of the 20 documents of train .* 3 sentences \(task\.data\.max_sentences\)"):
+        data(tmp_path, folder(tmp_path / "same", train=texts)).prepared()
+
+
+def test_what_is_cut_is_said(tmp_path, capsys):
+    texts = "".join(f'"{k % 2 + 1}","Title {k}.","{"One. Two. Three." * (k < 3)}"\n' for k in range(20))
+    found = data(tmp_path, folder(tmp_path / "long", train=texts))
+    found.prepared()
+    assert "Documents of 3 sentences or more, of which the first 3 are read (task.data.max_sentences): 3." in capsys.readouterr().out
+    for _ in found.read_inputs([b"One. Two.\n", b"One. Two. Three. Four.\n"], "new.txt"):
+        pass
+    said = "note: new.txt: Documents of 3 sentences or more, of which the first 3 are read, as in training: 1\n"
+    assert capsys.readouterr().err == said
 
 
 def test_a_folder_is_needed_and_a_file_for_train(tmp_path):

@@ -77,6 +77,7 @@ def test_one_file_is_train(tmp_path):
         ('"1","a"', "it has 2 columns, and 3 are expected (label, title, text)"),
         ('"1","a","b","c"', "it has 4 columns, and 3 are expected (label, title, text)"),
         ('"1","a"b,"c"', "it is no row of a table with quotes ("),
+        ('"1","a","b\n2,c,d', "a quote in it is not closed, so that it takes in all lines to 3 ("),
     ],
 )
 def test_a_row_with_other_columns_is_named_by_its_line(tmp_path, line, fault):
@@ -111,6 +112,8 @@ def test_a_table_without_names_says_how_to_name_its_columns(tmp_path):
          ['task.data.form.label=["Größe"]', 'task.data.form.texts=[["Text auf Deutsch"]]', "task.data.form.header=[title,text,label]"]),
         ("label,summary,title\na,a text,x\n", ["task.data.form.texts=[[summary]]"]),
         ("lang,null,text\nde,a,a text\nde,b,another\n", ['task.data.form.label=["null"]']),
+        ("id,split,stars,review\n1,train,ein,ein Text\n2,dev,x,ein anderer\n3,train,y,der\n",
+         ["task.data.form.label=[stars]", "task.data.form.texts=[[review]]", "task.data.form.header=[title,column1,label,text]"]),
         ("Kategorie\na\n", []),
     ],
 )  # fmt: skip
@@ -127,7 +130,7 @@ def test_a_table_with_other_names_is_told_the_words_that_read_it(tmp_path, conte
             settings[parsed.key_or_group.removeprefix("task.data.form.")] = parsed.value()
     if words:
         assert rows(tmp_path, Form(**OmegaConf.to_container(settings)))[0][1:] in (
-            ("a", ("", "ein Text")), ("klein", ("", "ein Text")), ("a", ("x", "a text")), ("a", ("", "a text")),
+            ("a", ("", "ein Text")), ("ein", ("", "ein Text")), ("klein", ("", "ein Text")), ("a", ("x", "a text")), ("a", ("", "a text")),
         )  # fmt: skip
 
 
