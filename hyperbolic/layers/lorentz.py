@@ -14,17 +14,12 @@ from torch import Tensor, nn
 
 from hyperbolic.kernels.lorentz_rows import lift, normalised_mean
 from hyperbolic.kernels.mobius_sum import mobius_sum
-from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.layers import aggregation, feedforward, ordered_sum, positions
 from hyperbolic.layers.attention import Centroid
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import (
     check_choice,
     check_features,
-    check_index,
-    check_manifold,
-    check_points,
-    check_table,
     name_of,
     takes_points,
 )
@@ -33,7 +28,7 @@ from hyperbolic.layers.lorentz_attention import Attention, ContextAttention, Mul
 from hyperbolic.layers.lorentz_linear import Linear
 from hyperbolic.layers.lorentz_logits import HyperplaneLogits, Logits, unit_points
 from hyperbolic.layers.neighbours import Neighbours
-from hyperbolic.layers.points import PointLayer
+from hyperbolic.layers.points import PointTable
 from hyperbolic.layers.tangent import GRU, RNN, GRUCell, RNNCell
 from hyperbolic.manifolds import Lorentz
 from hyperbolic.manifolds.charts import lorentz_to_poincare, poincare_to_lorentz
@@ -42,7 +37,7 @@ from hyperbolic.nonlinearity import NONLINEARITIES, checked
 from hyperbolic.numerics import wide
 
 
-class Embedding(PointLayer):
+class Embedding(PointTable):
     """Table of n points of the hyperboloid.
 
     While c is trained, it moves the sheet away also from rows that an optimiser leaves alone: the space parts are what
@@ -58,8 +53,6 @@ class Embedding(PointLayer):
         ValueError: another start.
     """
 
-    parameter_role = "embeddings"
-
     max_radius: float | None = None  # of the points, which the optimiser keeps
 
     def __init__(
@@ -72,10 +65,7 @@ class Embedding(PointLayer):
         sparse: bool = False,
         start: str = "small",
     ):
-        super().__init__()
-        self.manifold, self.n, self.d, self.sparse = manifold, n, d, sparse
-        check_manifold(self)
-        check_table(self, n, d, padding_idx)
+        super().__init__(manifold, n, d, padding_idx, sparse)
         check_choice(f"{name_of(self)}.start", start, ("small", "unit"))
         if start == "unit":
             table = unit_points(manifold, n, d)
@@ -84,21 +74,6 @@ class Embedding(PointLayer):
         else:
             table = manifold.expmap0(uniform_table(n, d, init_norm, padding_idx))
         self.weight = ManifoldParameter(table, manifold=manifold)
-
-    extra_repr = shows("n", "d", "sparse")
-
-    def forward(self, index: Tensor) -> Tensor:
-        """Indices (...) -> points (..., D)."""
-        check_index(self, index, self.n)
-        rows = table_rows(self.weight, index, self.sparse)
-        return self.inside(rows)
-
-    @torch.no_grad()
-    def set_points(self, points: Tensor) -> None:
-        """Start from these points (n, D) of the manifold, as pretrained vectors after ``manifold.expmap0``; raises
-        ValueError for another shape and for points off the manifold."""
-        check_points(self, points, self.n, self.d)
-        self.weight.copy_(self.manifold.projx(points))
 
 
 class Activation(nn.Module):

@@ -13,36 +13,29 @@ from torch import Tensor, nn
 
 from hyperbolic.kernels.mlr import lift_hyperplanes, lift_points
 from hyperbolic.kernels.mobius_sum import mobius_sum
-from hyperbolic.kernels.table_rows import table_rows
 from hyperbolic.layers import aggregation, attention, feedforward, ordered_sum, positions
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import (
     check_choice,
-    check_index,
-    check_manifold,
-    check_points,
-    check_table,
     name_of,
     takes_points,
 )
 from hyperbolic.layers.initial import glorot, uniform_table
 from hyperbolic.layers.mobius_linear import Activation, Concat, Linear, ball_parameter
 from hyperbolic.layers.mobius_recurrent import GRU, RNN, GRUCell, RNNCell
-from hyperbolic.layers.points import PointLayer
+from hyperbolic.layers.points import PointTable
 from hyperbolic.manifolds import PoincareBall
 
 
-class Embedding(PointLayer):
+class Embedding(PointTable):
     """Table of n points of the ball, close to the origin at the start (see ``uniform_table``): rows (...) -> (..., d).
 
     Args:
         padding_idx: this row starts at the origin; it is trained like the others, unlike that of torch's Embedding.
         sparse: gradients of the rows used only, for an optimiser with ``lazy=True``.
     """
-
-    parameter_role = "embeddings"
 
     def __init__(
         self,
@@ -53,26 +46,9 @@ class Embedding(PointLayer):
         init_norm: float = 1e-3,
         sparse: bool = False,
     ):
-        super().__init__()
-        self.manifold, self.n, self.d, self.sparse = manifold, n, d, sparse
-        check_manifold(self)
-        check_table(self, n, d, padding_idx)
+        super().__init__(manifold, n, d, padding_idx, sparse)
         table = manifold.projx(uniform_table(n, d, init_norm, padding_idx))
         self.weight = ManifoldParameter(table, manifold=manifold)
-
-    extra_repr = shows("n", "d", "sparse")
-
-    def forward(self, index: Tensor) -> Tensor:
-        check_index(self, index, self.n)
-        rows = table_rows(self.weight, index, self.sparse)
-        return self.inside(rows)
-
-    @torch.no_grad()
-    def set_points(self, points: Tensor) -> None:
-        """Start from these points (n, D) of the manifold, as pretrained vectors after ``manifold.expmap0``; raises
-        ValueError for another shape and for points off the manifold."""
-        check_points(self, points, self.n, self.d)
-        self.weight.copy_(self.manifold.projx(points))
 
 
 class Dropout(nn.Module):

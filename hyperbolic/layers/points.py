@@ -6,9 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import torch
 from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
+from hyperbolic.kernels.table_rows import table_rows
+from hyperbolic.layers.description import shows
+from hyperbolic.layers.guard import check_index, check_manifold, check_points, check_table
 from hyperbolic.manifolds import Manifold
 
 L = TypeVar("L", bound="PointLayer")
@@ -49,3 +53,34 @@ class PointLayer(nn.Module):
         """Parameters of the layer as points of the manifold as it is now: a learned c may have grown meanwhile, and
         only `RiemannianOptimizer` moves the points that it trains along with c."""
         return self.manifold.projx(points) if self.manifold.learn_c else points
+
+
+class PointTable(PointLayer):
+    """Base of tables of points: subclasses make ``weight``, (n, D).
+
+    Raises:
+        ValueError: sizes that no table has. IndexError (from ``forward``): a row that is not there.
+    """
+
+    parameter_role = "embeddings"
+    weight: ManifoldParameter
+
+    def __init__(self, manifold: Manifold, n: int, d: int, padding_idx: int | None, sparse: bool):
+        super().__init__()
+        self.manifold, self.n, self.d, self.sparse = manifold, n, d, sparse
+        check_manifold(self)
+        check_table(self, n, d, padding_idx)
+
+    extra_repr = shows("n", "d", "sparse")
+
+    def forward(self, index: Tensor) -> Tensor:
+        """Indices (...) -> points (..., D)."""
+        check_index(self, index, self.n)
+        return self.inside(table_rows(self.weight, index, self.sparse))
+
+    @torch.no_grad()
+    def set_points(self, points: Tensor) -> None:
+        """Start from these points (n, D) of the manifold, as pretrained vectors after ``manifold.expmap0``; raises
+        ValueError for another shape and for points off the manifold."""
+        check_points(self, points, self.n, self.d)
+        self.weight.copy_(self.manifold.projx(points))
