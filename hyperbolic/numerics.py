@@ -101,13 +101,13 @@ def ball_gap(x: Tensor, c: float | Tensor) -> Tensor:
         return (1 - c * sqnorm(x)).clamp_min(floor)
     c = wide_curvature(c).to(x.device)
     if is_followed(x):
-        return _corrected(1 - c * sqnorm(x), _compensated_gap(x.detach(), c.detach())).clamp_min(floor)
+        return straight_through(1 - c * sqnorm(x), _compensated_gap(x.detach(), c.detach())).clamp_min(floor)
     gap: Tensor = _CompensatedGap.apply(x, c)
     return gap.clamp_min(floor)
 
 
-def _corrected(plain: Tensor, exact: Tensor) -> Tensor:
-    """The exact value with the derivatives of the plain one."""
+def straight_through(plain: Tensor, exact: Tensor) -> Tensor:
+    """The exact value with the derivatives of the plain one (a straight-through estimator)."""
     return plain + (exact - plain).detach()
 
 
@@ -169,7 +169,7 @@ def careful_dot(x: Tensor, y: Tensor) -> Tensor:
     if x.dtype is not WIDE or y.dtype is not WIDE:
         return dot(x, y)
     if is_followed(x, y):
-        return _corrected(dot(x, y), _compensated_dot(x.detach(), y.detach()))
+        return straight_through(dot(x, y), _compensated_dot(x.detach(), y.detach()))
     return _CompensatedDot.apply(x, y)
 
 
@@ -227,7 +227,7 @@ def reject(v: Tensor, x: Tensor) -> Tensor:
     v, x = wide(v), wide(x)
     square = sqnorm(x)
     plain = v - dot(x, v) / torch.where(square > 0, square, 1) * x
-    return _corrected(plain, _compensated_rejection(v.detach(), x.detach())[0]) if exact else plain
+    return straight_through(plain, _compensated_rejection(v.detach(), x.detach())[0]) if exact else plain
 
 
 def _two_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

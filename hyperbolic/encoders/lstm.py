@@ -8,7 +8,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from hyperbolic.geometry import Geometry
 from hyperbolic.layers.guard import check_choice, check_sequence
-from hyperbolic.layers.sequence import length_mask
+from hyperbolic.layers.sequence import check_lengths
 from hyperbolic.manifolds import Euclidean
 
 POOLS = ("last", "mean")
@@ -51,7 +51,7 @@ class LSTMEncoder(nn.Module):
         if x.dim() != 4 or x.shape[0] != self.streams:
             raise ValueError(f"this encoder has {self.streams} streams, got inputs of shape {tuple(x.shape)}")
         check_sequence(self, x)
-        length_mask(lengths, x, self)
+        check_lengths(lengths, x, self)
         if lengths is None:
             lengths = torch.full(x.shape[:2], x.shape[2])
         pairs = [self._run(layer, *part) for layer, *part in zip(self.layers, x, lengths, strict=True)]

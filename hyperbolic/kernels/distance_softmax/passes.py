@@ -19,8 +19,6 @@ LIBRARY = native.Library("distance_softmax")
     "distance_softmax(Tensor left, Tensor right, Tensor h, Tensor rows, Tensor columns, Tensor power) -> Tensor"
 )
 class DistanceSoftmax(Operator):
-    """:func:`plain.loss`."""
-
     plain = staticmethod(plain.loss)
 
     @staticmethod

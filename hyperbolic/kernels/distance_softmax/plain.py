@@ -7,6 +7,7 @@ from torch import Tensor
 
 from hyperbolic import switch
 from hyperbolic.kernels.row_sums import sum_over_rows
+from hyperbolic.numerics import straight_through
 
 LEAST = 1e-12  # least sinh^2(sqrt(c) d/2) of the others; of the pairs, which are exact, the square of it
 
@@ -33,4 +34,4 @@ def loss(left: Tensor, right: Tensor, h: Tensor, rows: Tensor, columns: Tensor, 
 
 def _arsinh_root(h: Tensor, least: float) -> Tensor:
     """``arsinh(sqrt(h))`` of h cut to the least, with the slope there."""
-    return (h + (h.clamp_min(least) - h).detach()).sqrt().asinh()
+    return straight_through(h, h.clamp_min(least)).sqrt().asinh()

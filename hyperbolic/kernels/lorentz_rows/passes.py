@@ -108,8 +108,6 @@ class Linear(Operator):
 
 @operator("lorentz_lift(Tensor s, Tensor c, int axes) -> Tensor")
 class Lift(Operator):
-    """:func:`plain.lift`."""
-
     plain = staticmethod(plain.lift)
 
     @staticmethod
@@ -145,8 +143,6 @@ def _two_leading(s: Tensor, axes: int) -> Tensor:
 
 @operator("lorentz_mean(Tensor mean, Tensor c) -> Tensor")
 class Mean(Operator):
-    """:func:`plain.mean`."""
-
     plain = staticmethod(plain.mean)
 
     @staticmethod

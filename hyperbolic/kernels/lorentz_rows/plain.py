@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from hyperbolic.numerics import straight_through
+
 OFFSET = 1.1  # least time of the points of a linear layer, times sqrt(c) (Chen et al., in their program)
 _SHORT = 2.0**-40  # what the square of a space part counts as more where it is normalised
 
@@ -64,7 +66,7 @@ def mean(mean: Tensor, c: Tensor) -> Tensor:
     square, time = space.double().square().sum(-1, keepdim=True), mean[..., :1].double()
     below = (square + 1 / c).sqrt()
     gap = time - below  # not negative but for rounding, which is taken away from the value alone
-    gap = gap + (gap.clamp_min(0) - gap).detach()
+    gap = straight_through(gap, gap.clamp_min(0))
     factor = (1 + c * gap * (time + below)).rsqrt()  # -c <mean, mean>_L >= 1
     time = (square * factor.square() + 1 / c).sqrt()
     return torch.cat([time.to(mean.dtype), factor.to(mean.dtype) * space], -1)

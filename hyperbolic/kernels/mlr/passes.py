@@ -18,8 +18,6 @@ _FLOOR = BALL_EPS[torch.float32] / 4  # of gaps
 
 @operator("mlr_lift_hyperplanes(Tensor p, Tensor a, Tensor c) -> (Tensor, Tensor)")
 class LiftHyperplanes(Operator):
-    """:func:`plain.lift_hyperplanes` of points p and normals a (K, D)."""
-
     plain = staticmethod(plain.lift_hyperplanes)
 
     @staticmethod

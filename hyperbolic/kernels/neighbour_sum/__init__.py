@@ -19,16 +19,9 @@ with warnings.catch_warnings():  # PyTorch says once in a process that this layo
 
 
 def neighbour_sum(
-    x: Tensor,
-    weights: Tensor,
-    target: Tensor,
-    source: Tensor,
-    offsets: Tensor,
-    reverse_offsets: Tensor,
-    reverse_target: Tensor,
-    order: Tensor,
-    n_targets: int,
-) -> Tensor:
+    x: Tensor, weights: Tensor, target: Tensor, source: Tensor, offsets: Tensor, reverse_offsets: Tensor,
+    reverse_target: Tensor, order: Tensor, n_targets: int,
+) -> Tensor:  # fmt: skip
     """``y_i = sum_j w_ij x_j`` over the pairs (i, j) of a graph: x (M, D), weights (E,) -> (N, D), 0 without any pair.
 
     Args:

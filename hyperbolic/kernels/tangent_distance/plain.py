@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hyperbolic.numerics import asinhc, wide
+from hyperbolic.numerics import asinhc, straight_through, wide
 
 
 def row_products(queries: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -16,5 +16,5 @@ def row_products(queries: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
 
 def squared_length(h: Tensor, c: Tensor, narrow: bool) -> Tensor:
     """``4/c arsinh(sqrt(h))^2`` of h, which counts as 0 where it is negative. narrow: in float32, else in float64."""
-    h = h + (h.clamp_min(0) - h).detach()
+    h = straight_through(h, h.clamp_min(0))
     return (4 / c * h * asinhc(h).square()).to(torch.float32 if narrow else torch.float64)
