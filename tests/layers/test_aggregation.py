@@ -156,6 +156,13 @@ def test_wrong_pairs_are_told():
             Neighbours(torch.tensor([0, 1]), source, 2, 3)
 
 
+def test_points_of_other_nodes_are_told():
+    layer, neighbours = mobius.Aggregation(PoincareBall(), 3), with_themselves(torch.tensor([[0, 1]]), 3)
+    for shape in ((2, 3), (4, 3), (3,), (1, 3, 3)):
+        with pytest.raises(ValueError, match=r"Aggregation: takes points \(M, D\) of the 3 sources"):
+            layer(torch.zeros(shape), neighbours)
+
+
 @pytest.mark.parametrize("family", ["mobius", "poincare_pp", "tangent"])
 def test_gates_that_all_vanish_have_a_centroid(family):
     geometry = make_geometry("far", "PoincareBall", family, 1.0)

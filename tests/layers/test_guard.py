@@ -96,8 +96,11 @@ def test_autocast_reaches_no_curved_layer(name, layer):
 @pytest.mark.parametrize("name", CURVED)
 def test_half_precision_without_autocast_is_refused_by_curved_layers(name):
     g = geometry(name)
-    with pytest.raises((TypeError, RuntimeError)):
-        g.linear(3, 4)(g.manifold.random(2, 3).to(BF16))
+    x = g.manifold.random(2, 3)
+    for layer in (g.linear(3, 4), g.norm(3), g.dropout(0.5).eval(), g.position_encoding(3, 2), g.feed_forward(3, 2)):
+        for module, points in ((layer, x.to(BF16)), (layer.to(BF16), x.to(BF16))):
+            with pytest.raises(TypeError, match=r"takes points in float32 or float64, got torch\.bfloat16"):
+                module(points)
 
 
 @pytest.mark.parametrize(("name", "layer"), [(name, layer) for name, layer in ALL if name in CURVED])

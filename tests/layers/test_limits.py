@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from geoopt import ManifoldParameter
 from torch import nn
 
-from hyperbolic.layers import euclidean, mobius, tangent
+from hyperbolic.layers import euclidean, klein, lorentz, mobius, tangent
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
+from hyperbolic.numerics import inverse_softplus
 from hyperbolic.optim import RiemannianAdam
 from tests.tolerances import tolerance
 
@@ -147,6 +149,40 @@ def test_results_stay_inside_the_ball_when_a_learned_c_has_grown_since_biases_mo
         ball.free_c.fill_(2.0)
         for result in (linear(x), concat(x, features=torch.ones(4, 1))):
             assert float(ball.c * result.square().sum(-1).max()) < 1
+
+
+@pytest.mark.parametrize("kind", [PoincareBall, Klein])
+def test_layers_of_steps_have_their_points_inside_when_a_learned_c_has_grown(kind):
+    """As of biases that are frozen, or trained by another optimiser, which does not move them along."""
+    family = mobius if kind is PoincareBall else klein
+    manifold = kind(0.5, learn_c=True)
+    x = manifold.random(2, 4, 3, std=0.1).detach()
+    layers = [(family.GRU(manifold, 3, 3), x), (family.RNN(manifold, 3, 3), x)]
+    layers += [(family.PositionEncoding(manifold, 3, 4), x), (family.ContextAttention(manifold, 3), x)]
+    if kind is PoincareBall:
+        layers += [(mobius.GRU(manifold, 3, 3, variant="hypera"), x), (mobius.GRUCell(manifold, 3, 3), x[:, 0], x[:, 1])]
+    for layer, *arguments in layers:
+        points = [p for p in layer.parameters() if isinstance(p, ManifoldParameter)]
+        with torch.no_grad():
+            for p in points:
+                p.copy_(p.manifold.expmap0(torch.full_like(p, 1.2)))
+            manifold.free_c.fill_(3.0)
+            left = layer(*arguments)
+            for p in points:
+                p.copy_(p.manifold.projx(p))
+            torch.testing.assert_close(left, layer(*arguments))
+            manifold.free_c.fill_(inverse_softplus(0.5))
+
+
+@pytest.mark.parametrize("family", [mobius, klein, lorentz, euclidean])
+def test_sizes_below_one_are_refused(family):
+    manifold = {mobius: PoincareBall, klein: Klein, lorentz: Lorentz, euclidean: Euclidean}[family]()
+    for sizes in ((3, 0), (0, 3), (3, -2)):
+        for layer in (family.GRU, family.RNN, family.Linear):
+            with pytest.raises(ValueError, match=r"d_in=.*d_(hidden|out)="):
+                layer(manifold, *sizes)
+    with pytest.raises(ValueError, match="streams=0"):
+        family.GRU(manifold, 3, 3, streams=0)
 
 
 def test_biases_stay_inside_the_ball_when_a_step_moves_a_learned_c():

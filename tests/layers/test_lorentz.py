@@ -220,6 +220,9 @@ def test_mistakes_are_named():
     x = points(2.0, 5, 3)
     with pytest.raises(ValueError, match="start: unknown value"):
         lorentz.Embedding(space, 3, 4, start="normal")
+    for wrong in (torch.ones(4), space.random(5, 3).detach(), torch.ones(2, 4)):
+        with pytest.raises(ValueError, match=r"Logits: "):
+            lorentz.Logits(space, 3, 2).start_at(wrong)
     with pytest.raises(ValueError, match=r"Linear.*5 coordinates \(size 4\).*\(5, 4\)"):
         lorentz.Linear(space, 4, 4).double()(x)
     concat = lorentz.Concat(space, (3, 3), 4).double()
