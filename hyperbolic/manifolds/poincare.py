@@ -33,6 +33,9 @@ from hyperbolic.numerics import (
     wide,
     wide_curvature,
 )
+from hyperbolic.switch import is_followed
+
+_LONG = 10.0  # step of expmap, times sqrt(c)/2, from which on a float64 number has lost half of the digits of its gap
 
 
 @fused
@@ -80,20 +83,25 @@ def logmap0(x: Tensor, c: Tensor) -> Tensor:
 
 @fused
 def expmap(x: Tensor, u: Tensor, c: Tensor) -> Tensor:
-    """``exp_x(u) = x (+) tanh(sqrt(c)|u|/g_x) u / (sqrt(c)|u|)`` (Ganea et al. 2018, Eq. 10), up to ``|u|/g_x`` of 40.
-
-    The sum of :func:`mobius_add` with the gap ``sech^2`` of its second point, of which the coordinates of a long step
-    have no digit; and with its own gap, by which a point that lies far out is set right.
-    """
-    gap_x, dtype = ball_gap(x, c), torch.promote_types(x.dtype, u.dtype)
-    step = wide(u) / gap_x
+    """``exp_x(u) = x (+) tanh(sqrt(c)|u|/g_x) u / (sqrt(c)|u|)`` (Ganea et al. 2018, Eq. 10)."""
+    gap, dtype = ball_gap(x, c), torch.promote_types(x.dtype, u.dtype)
+    step = wide(u) / gap
     square = c * sqnorm(step)
-    total = wide(x) + tanhc(square) * step
-    length, gaps = c * sqnorm(total), gap_x / cosh_sqrt(square.clamp_max(1600)).square()
-    point, gap = (gap_x * total + length * wide(x)) / (length + gaps), gaps / (length + gaps)
+    end, long = mobius_add(wide(x), _bounded_tanhc(square, torch.float64) * step, c), square > _LONG**2
+    if not long.is_cpu or is_followed(x, u) or long.any():
+        end = torch.where(long, _long_step(wide(x), gap, step, square, c), end)
+    return project(end.to(dtype), c)
+
+
+def _long_step(x: Tensor, gap: Tensor, step: Tensor, square: Tensor, c: Tensor) -> Tensor:
+    """The sum of :func:`mobius_add` with the gap ``sech^2`` of its second point, of which the coordinates have no digit
+    after long steps, of up to 40; and brought to the length that its own gap says."""
+    total = x + tanhc(square) * step
+    length, gaps = c * sqnorm(total), gap / cosh_sqrt(square.clamp_max(1600)).square()
+    end, end_gap = (gap * total + length * x) / (length + gaps), gaps / (length + gaps)
     with torch.no_grad():  # 1 but for rounding
-        right = torch.where(gap < 0.5, ((1 - gap) / (c * sqnorm(point)).clamp_min(0.5)).sqrt(), 1)
-    return project((right * point).to(dtype), c)
+        right = torch.where(end_gap < 0.5, ((1 - end_gap) / (c * sqnorm(end)).clamp_min(0.5)).sqrt(), 1)
+    return right * end
 
 
 @fused

@@ -106,7 +106,7 @@ def test_faults_of_a_table_with_quotes_are_named_by_their_first_line(tmp_path):
     assert rows[2][1].startswith("it is no row of a table with quotes")
     assert rows[3] == (6, ("z", "e"))
     (row,) = read(tmp_path, 'label,text\nx,"a\n' + "b\n" * 1000, "a.csv")
-    assert row == (2, "it is no row of a table with quotes (unexpected end of data)")
+    assert row == (2, "a quote in it is not closed, so that it takes in all lines to 1002 (unexpected end of data)")
 
 
 @pytest.mark.parametrize(
