@@ -108,7 +108,8 @@ def extremes():
         inward = manifold.logmap(x, manifold.expmap0(1e-3 * torch.randn(60, 11)))
         rows = Rows(x, torch.zeros_like(x), -2 * inward)
         cuda.step([cuda.Job(rows, manifold, Rule(1.0, 1.0))])
-        ends[f"{kind.__name__}, inward"] = bool(manifold.dist0(x).max() <= manifold.max_radius() * (1 + 1e-6))
+        inside = manifold.dist0(x).max() <= manifold.max_radius() * (1 + 1e-6)
+        ends[f"{kind.__name__}, inward"] = bool(inside and manifold.check_point_on_manifold(x, atol=1e-4, rtol=1e-4))
     return ends
 
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch.nn import functional
 
-from hyperbolic.kernels import row_sums
 from hyperbolic.kernels.class_losses import dense_targets, passes, streamed_bce, streamed_cross_entropy
 from hyperbolic.kernels.mlr import class_logits, lift_hyperplanes, lift_points
 from hyperbolic.manifolds import PoincareBall
+from hyperbolic.rows import sums as row_sums
 from tests.tolerances import tolerance
 
 F32, F64 = torch.float32, torch.float64

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from hyperbolic.kernels import row_sums
 from hyperbolic.kernels.distance_softmax import cosh_products, distance_softmax, passes
 from hyperbolic.manifolds import Lorentz, sheet
 from hyperbolic.numerics import asinhc, safe_sqrt
+from hyperbolic.rows import sums as row_sums
 from tests.tolerances import tolerance
 
 pytestmark = pytest.mark.usefixtures("each_path")

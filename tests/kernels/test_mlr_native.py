@@ -26,6 +26,13 @@ def test_logits(batch, classes, dtype, relative, monkeypatch):
     assert_paths_agree(mlr.class_logits, [x, w, torch.rand(classes, dtype=dtype) + 0.5], relative)
 
 
+@pytest.mark.parametrize("c", [1.0, 400.0, 1200.0, 1e5])
+def test_a_zero_normal_of_any_curvature(c):
+    x, p = ((torch.rand(n, 3) - 0.5) / c**0.5 for n in (20, 2))
+    a, c = torch.tensor([[0.0, 0, 0], [0.1, 0.2, 0]]), torch.tensor(c, dtype=F64)
+    assert_paths_agree(lambda a: mlr.mlr_logits(x, p, a, c), [a], 1e-5)
+
+
 def test_logits_with_some_gradients_and_strided_ones():
     x, w, scale = torch.randn(5, 3), torch.randn(80, 3), torch.rand(80)
     for learned in range(3):

@@ -34,6 +34,22 @@ def check(case: Case, skip_c: bool = False) -> None:
         assert (skip_c and number == 0) or error(a, b.double()) <= 1e-5, number
 
 
+@pytest.mark.parametrize("d_out", [1, 2, 5])
+def test_terms_far_out_that_nearly_cancel(d_out):
+    """Their weights are so large that rounding would be worth more than the margin: such rows are the formula's."""
+    case = Case(0.7, (6, 6), d_out, 4.0, bias=1.0, scaled=1, n=200)
+    case.xs[1] = case.xs[0]
+    case.weights[0] = torch.randn(d_out, 6)
+    case.weights[1] = -1.05 * case.weights[0]
+    (plain, _), (out, _) = both(case, torch.randn(200, d_out))
+    torch.testing.assert_close(out, plain, rtol=0, atol=2e-2)  # rounding of the matrix products, times the weights
+    case.weights[0] *= 10  # what matrix products round is all that is left
+    case.weights[1] *= 10
+    out, grads = case.run(mobius_affine)
+    assert (0.7**0.5 * out.double().norm(dim=-1)).max() <= 1 - 3e-6
+    assert all(grad.isfinite().all() for grad in grads)
+
+
 @pytest.mark.parametrize("n", [0, 1, 33, 100])
 @pytest.mark.parametrize(("dims", "d_out"), [((1,), 1), ((7,), 3), ((64,), 64), ((3, 20), 65), ((5, 6, 70), 31)])
 @pytest.mark.parametrize(("bias", "scaled"), [(None, 0), (0.7, 0), (0.7, 2)])

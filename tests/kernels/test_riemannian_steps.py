@@ -172,6 +172,17 @@ def test_gradients_that_leave_no_digit_of_a_momentum(kind):
 
 
 @CURVED
+@pytest.mark.parametrize("exact_exp", [True, False])
+def test_gradients_near_the_largest_number(kind, exact_exp):
+    for momentum in (False, True):
+        for size in (1e35, 5e37):
+            x = start(kind(1.0), 100, 2, F32)
+            rule = Rule(3.7, 0.9 if momentum else 0.0, exact_exp=exact_exp)
+            ends = run(kind(1.0), rows_of(x, rule, momentum=momentum), [size * torch.randn_like(x)], rule)
+            assert all(end.isfinite().all() for end in ends if end is not None)
+
+
+@CURVED
 def test_the_operator_and_one_compiled_graph(kind):
     """Tables are written in place in a compiled graph too."""
     manifold = kind(0.7)

@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy as cross_entropy_of_logits
 from torch.nn.functional import logsigmoid
 
 from hyperbolic.kernels.mlr import class_logits
-from hyperbolic.kernels.row_sums import sum_over_rows
+from hyperbolic.rows.sums import sum_over_rows
 
 
 def bce(

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from hyperbolic import switch
-from hyperbolic.kernels.row_sums import sum_over_rows
 from hyperbolic.numerics import straight_through
+from hyperbolic.rows.sums import sum_over_rows
 
 LEAST = 1e-12  # least sinh^2(sqrt(c) d/2) of the others; of the pairs, which are exact, the square of it
 

@@ -110,7 +110,8 @@ void gather(const Sum &sum, const Points &points, RowNumbers numbers, int64_t st
     chain.find(sum.bound);
 }
 
-void forward(const Sum &sum, double *numbers, float *out, int64_t n, int threads) {
+// reach: of each row, how long its terms are together, in units of 1/sqrt(c), which says what rounding is worth in it.
+void forward(const Sum &sum, double *numbers, double *reach, float *out, int64_t n, int threads) {
     const Points points(sum);
     rows::each_part(n, threads, [&](int, int64_t first, int64_t last) {
         std::vector<Chain> own(1);
@@ -122,9 +123,11 @@ void forward(const Sum &sum, double *numbers, float *out, int64_t n, int threads
             for (int k = 0; k < count; k++) {
                 float weights[mobius::most];
                 const float *vectors[mobius::most];
+                reach[start + k] = 0;
                 for (int j = 0; j < chain.size; j++) {
                     weights[j] = float(chain.shrink[k] * chain.coefficients[j][k]);
                     vectors[j] = sum.vector(j, start + k);
+                    reach[start + k] += std::fabs(chain.coefficients[j][k]) * chain.terms[j].w[k];
                 }
                 rows::combine(weights, vectors, chain.size, out + (start + k) * sum.size, sum.size);
             }
@@ -242,9 +245,10 @@ void backward(const Sum &sum, double *numbers, const float *grad, const Results 
 
 extern "C" void mobius_forward(const float *const *xs, const int64_t *dims, const float *const *products, int n,
                                const float *points, int n_points, const float *factors, int n_factors, int64_t n_rows,
-                               int64_t size, double c, double bound, double *numbers, float *out, int threads) {
+                               int64_t size, double c, double bound, double *numbers, double *reach, float *out,
+                               int threads) {
     const Sum sum{xs, dims, products, n, points, n_points, factors, n_factors, size, c, bound};
-    forward(sum, numbers, out, n_rows, rows::worth(n_rows * size, threads));
+    forward(sum, numbers, reach, out, n_rows, rows::worth(n_rows * size, threads));
 }
 
 extern "C" void mobius_backward(const float *const *xs, const int64_t *dims, const float *const *products, int n,

@@ -11,11 +11,13 @@ with one coefficient a row, made in float64 of the norms of the ``x_i`` and the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hyperbolic import native
+from hyperbolic.fusion import gradients
 from hyperbolic.kernels.mobius_linear import plain
 from hyperbolic.kernels.scratch import plus_product, row_blocks, rows_of
 from hyperbolic.numerics import BALL_EPS
@@ -24,6 +26,7 @@ from hyperbolic.typing import Context
 
 _MAX_VECTORS = 8  # vectors of a sum, as in mobius_rows.h
 _BOUND = 1 - BALL_EPS[torch.float32]
+_REACH = 16.0  # of a row's terms, above which the plain formula has it: their rounding is worth a fifth of the margin
 _LIBRARY = native.Library("mobius")
 
 
@@ -33,6 +36,13 @@ def _arguments(
     """Of both passes in C++, the first ones."""
     of_points = (points, 0 if points is None else len(points), factors, 0 if factors is None else factors.shape[1])
     return xs, [x.shape[1] for x in xs], products, len(xs), *of_points, *products[0].shape, float(c), _BOUND
+
+
+def _of_rows(
+    rows: Tensor, c: Tensor, points: Tensor | None, factors: Tensor | None, xs: Sequence[Tensor], weights: Sequence[Any]
+) -> tuple[Any, ...]:
+    """The operator's arguments of some rows."""
+    return c, points, None if factors is None else factors[rows], *(x[rows] for x in xs), *weights
 
 
 def _well_formed(points: Tensor | None, factors: Tensor | None, tensors: Sequence[Tensor]) -> bool:
@@ -77,16 +87,23 @@ class MobiusAffine(Operator):
         products = [x @ w.T for x, w in zip(xs, weights, strict=True)]
         count = 0 if points is None else len(points)
         numbers = c.new_empty(2 * n + n * (n - 1) // 2 + n * count, len(xs[0]), dtype=torch.float64)
-        out = torch.empty_like(products[0])
-        _LIBRARY.run("mobius_forward", *_arguments(c, points, factors, xs, products), numbers, out)
+        out, reach = torch.empty_like(products[0]), numbers.new_empty(len(xs[0]))
+        _LIBRARY.run("mobius_forward", *_arguments(c, points, factors, xs, products), numbers, reach, out)
+        ctx.steep = steep = (reach > _REACH).nonzero().squeeze(1)
+        if len(steep):
+            out[steep] = plain.affine(*_of_rows(steep, c, points, factors, xs, weights))
         ctx.save_for_backward(c, points, factors, numbers, *xs, *products, *weights)
         return out
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
         c, points, factors, numbers, *tensors = ctx.saved_tensors
-        n, needs, grad = len(tensors) // 3, ctx.needs_input_grad, grad.contiguous()
+        n, needs, steep, grad = len(tensors) // 3, ctx.needs_input_grad, ctx.steep, grad.contiguous()
         xs, products, weights = tensors[:n], tensors[n : 2 * n], tensors[2 * n :]
+        if len(steep):
+            some = _of_rows(steep, c, points, factors, xs, weights)
+            own = gradients(plain.affine, some, [grad[steep]], needs)
+            grad = grad.index_fill(0, steep, 0)
         arguments = (*_arguments(c, points, factors, xs, products), numbers, grad)
         grad_c = c.new_zeros((), dtype=torch.float64) if needs[0] else None
         grad_points = torch.zeros_like(points) if needs[1] else None
@@ -101,4 +118,9 @@ class MobiusAffine(Operator):
                     rows_of(grad_x, rows).addmm_(grad_product, weights[i])
                 if needs[3 + n + i]:
                     grad_weights[i] = plus_product(grad_weights[i], grad_product.T, rows_of(xs[i], rows))
-        return None if grad_c is None else grad_c / c, grad_points, grad_factors, *grad_xs, *grad_weights
+        grads = [None if grad_c is None else grad_c / c, grad_points, grad_factors, *grad_xs, *grad_weights]
+        if len(steep):
+            for k, (whole, part) in enumerate(zip(grads, own, strict=True)):
+                if whole is not None:
+                    whole[steep if 2 <= k < 3 + n else ...] += part
+        return tuple(grads)

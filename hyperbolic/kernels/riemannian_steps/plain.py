@@ -88,8 +88,8 @@ def _step_block(rows: Rows, manifold: Manifold, rule: Rule) -> None:
         g = bounded(manifold.transp(rows.x, x, g))
         m = m if m is None else bounded(manifold.transp(rows.x, x, m))
     scale: Tensor | float = -rule.rate
+    g, square = _measured(x, g, manifold)
     if v is not None:
-        g, square = _measured(x, g, manifold)
         v.mul_(rule.retain).add_(square, alpha=rule.follow)
         v = v if rows.largest is None else torch.maximum(rows.largest, v, out=rows.largest)
         scale = -rule.rate / (v * rule.correction).sqrt_().add_(rule.eps)

@@ -214,16 +214,16 @@ def point_step(job_ptr, kind, rows, at, live, size, clip):
         new = new.to(tl.float64)
         square += tl.sum(new * new, 1)
     most = tl.where(kind == BALL, (cosh - 1) / (cosh + 1), 1 - 1 / (cosh * cosh)) / c
-    most = tl.where(kind == SHEET, float("inf"), most)
+    most = tl.where(kind == SHEET, bound, most)
     if tl.max(square) > most * (1 + 1e-6):  # rounding, of long steps back through the origin
         pull = tl.minimum(tl.sqrt(most / tl.maximum(square, 1e-30)), 1.0)
         for start in range(0, size, COLUMNS):
             column = start + tl.arange(0, COLUMNS)[None, :]
-            mask = live[:, None] & (column < size)
+            mask = live[:, None] & (column < size) & (column >= first)
             place = at[:, None] * size + column
             tl.store(x_ptr + place, narrow(pull[:, None] * read(x_ptr + place, mask)), mask=mask)
     if kind == SHEET:
-        time = tl.minimum(tl.sqrt(1 / c + square), cosh / tl.sqrt(c))
+        time = tl.sqrt(1 / c + tl.minimum(square, most))
         tl.store(x_ptr + at * size, narrow(time), mask=live)
         tl.store(momentum_ptr + at * size, narrow(product / time), mask=also(live, has_momentum))
 
