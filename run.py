@@ -24,7 +24,7 @@ from omegaconf import DictConfig
 from configs import checks, choosing, matching, multirun, overview, own, samplers, stored, sweeper
 from configs.build import build, make
 from configs.words import with_quotes
-from tasks import prediction, processes, record, rendezvous, report, resume, training
+from tasks import interruption, prediction, processes, record, rendezvous, report, resume, training
 from tasks.errors import plain_warnings
 from tasks.loggers import open_loggers
 
@@ -72,7 +72,7 @@ def run(cfg: DictConfig) -> float | None:
                     outcome = training.fit(task, data, folder, loggers, **options | trial)
         if outcome.is_main:
             result = record.build(values, list(job.overrides.task), data, task, outcome)
-            with multirun.output_of(job, folder):
+            with multirun.output_of(job, folder), interruption.postponed():
                 report.conclude(task, outcome, result, folder, matching.published(result))
     return multirun.result(outcome.selection, folder / "record.json")
 

@@ -8,6 +8,14 @@ from sacrebleu.metrics import BLEU
 from torch import Tensor
 
 ORDER = 4  # longest n-grams
+# sacreBLEU's tokenisers of languages without blanks between words
+UNSPACED = {"zh": "zh", **dict.fromkeys(("ja", "ko", "th", "lo", "km", "my"), "char")}
+
+
+def tokenizer_of(language: str) -> str:
+    """sacreBLEU's tokeniser for texts of a language, by the first letters of its code: "zh" for Chinese, "char" for
+    others that put no blanks between words (or not between all that one counts), else "13a"."""
+    return UNSPACED.get(language.lower().replace("_", "-").partition("-")[0], "13a")
 
 
 class Bleu:
@@ -16,16 +24,17 @@ class Bleu:
         BP exp(1/4 sum_n log p_n),  BP = min(1, exp(1 - r / h))
 
     p_n is the share of the translations' n-grams that are in their references (of each at most as often as there), h
-    and r are the numbers of words of translations and references, which are cut into words as mteval-v13a does it
-    (Papineni et al. 2002; Post 2018, "A Call for Clarity in Reporting BLEU Scores").
+    and r are the numbers of words of translations and references (Papineni et al. 2002; Post 2018, "A Call for Clarity
+    in Reporting BLEU Scores").
 
-    smooth: sacreBLEU's smoothing of p_n that are 0: "exp", its default; or "none", for which BLEU is then 0, as that
-    of Moses's `multi-bleu-detok.perl`, which is otherwise the same.
+    tokenizer: sacreBLEU's, that cuts texts into words; "13a": as mteval-v13a does it. smooth: sacreBLEU's smoothing of
+    p_n that are 0: "exp", its default; or "none", for which BLEU is then 0, as that of Moses's `multi-bleu-
+    detok.perl`, which is otherwise the same.
     """
 
-    def __init__(self, smooth: str = "exp"):
+    def __init__(self, smooth: str = "exp", tokenizer: str = "13a"):
         self.smooth = smooth
-        self._metric = BLEU(tokenize="13a", smooth_method=smooth, max_ngram_order=ORDER, force=True)
+        self._metric = BLEU(tokenize=tokenizer, smooth_method=smooth, max_ngram_order=ORDER, force=True)
 
     def sums(self, translations: Sequence[str], references: Sequence[str]) -> Tensor:
         """What the score is made from, to be added up: float64 (10,) with the n-grams that are right and all n-grams,

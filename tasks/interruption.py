@@ -76,9 +76,41 @@ def ends_with_a_message(message: Callable[[], str]) -> Iterator[None]:
         yield
     except (SystemExit, KeyboardInterrupt, Stop) as end:
         raise Interrupted(message()) from end
+    except Exception as error:
+        if _followed_an_interrupt(error):  # which Lightning's way of ending makes of a signal at some moments
+            raise Interrupted(message()) from error
+        raise
     finally:
         for number, handler in before.items():
             _handle(handler, number)
+
+
+def _followed_an_interrupt(error: BaseException) -> bool:
+    """Whether it was raised while a KeyboardInterrupt was handled."""
+    before = error.__context__
+    return before is not None and (isinstance(before, KeyboardInterrupt) or _followed_an_interrupt(before))
+
+
+@contextlib.contextmanager
+def postponed() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait until the end of the block, which is short, and raise KeyboardInterrupt there; a second
+    one does not wait."""
+    seen: list[int] = []
+
+    def note(number: int, _: Any) -> None:
+        if seen:
+            raise KeyboardInterrupt
+        seen.append(number)
+
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    _handle(note)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            _handle(handler, number)
+    if seen:
+        raise KeyboardInterrupt
 
 
 def _handle(handler: Any, *numbers: signal.Signals) -> None:

@@ -50,6 +50,11 @@ class Schedule:
             raise UserError(f"optim.schedule={name} needs optim.warmup_steps of at least 1, and it is {warmup_steps}.")
         if name == "plateau" and warmup_steps:
             raise UserError("optim.schedule=plateau has no warm-up; set optim.warmup_steps=0 or choose another one.")
+        if name == "noam" and d_model is None:
+            raise UserError(
+                "optim.schedule=noam needs optim.d_model, the size of the model, by whose root its rates are divided; "
+                "add optim.d_model=512, for a Transformer of that size."
+            )
         if name == "noam":
             d_model = whole("optim.d_model", d_model, 1)
         elif d_model is not None:

@@ -16,7 +16,7 @@ import torch
 import run
 from tasks import prediction, processes
 from tasks.base import TaskData
-from tasks.interruption import Interruption
+from tasks.interruption import Interrupted, Interruption, ends_with_a_message, postponed
 from tasks.prefix.task import PrefixTask
 from tests.cli import QUIET, ROOT, Result, call, places, short
 from tests.forks import two_processes
@@ -159,6 +159,40 @@ def test_other_processes_are_started_with_the_words_that_were_typed(monkeypatch,
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:
     return short(tmp_path_factory.mktemp("trained"), "trainer.max_epochs=1").record_path.parent
+
+
+def test_what_lightning_makes_of_an_interrupt_is_one():
+    """It goes on to end its loops, which may fail where they have hardly begun."""
+    end = ends_with_a_message(lambda: "go on")
+
+    @end
+    def fail() -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("no loop was begun")
+
+    with pytest.raises(Interrupted, match=r"^go on$"):
+        fail()
+    with pytest.raises(RuntimeError, match="another"), ends_with_a_message(lambda: "go on"):
+        raise RuntimeError("another")
+
+
+def test_a_signal_waits_for_the_end_of_what_is_short():
+    steps = []
+
+    @postponed()
+    def end(signals: int) -> None:
+        for _ in range(signals):
+            os.kill(os.getpid(), signal.SIGINT)
+        steps.append(signals)
+
+    end(0)
+    for signals in (1, 2):
+        with pytest.raises(KeyboardInterrupt):
+            end(signals)
+    assert steps == [0, 1]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_second_signal_is_another_only_from_the_keyboard_and_later(monkeypatch):

@@ -83,8 +83,10 @@ def _from_json(record: dict[str, Any]) -> Mention:
         if key not in names and (near := difflib.get_close_matches(key, missing, 1, MISSPELT)):
             raise Fault(f"it has a key {brief(key)}, and none {near[0]}, which is probably meant")
     mention = record[names[1]]
+    if isinstance(mention, list) and all(isinstance(word, str) for word in mention):
+        mention = " ".join(mention)
     if not isinstance(mention, str) or not mention.strip():
-        raise Fault(f"{names[1]} must be a string that is not empty")
+        raise Fault(f"{names[1]} must be a text that is not empty, or a list of words")
     if names is PLAIN:
         mention = " ".join(tokenize(mention))
     return Mention(_words(names[0], record), mention, _words(names[2], record))

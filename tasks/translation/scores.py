@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
-from tasks.bleu import Bleu
+from tasks.bleu import Bleu, tokenizer_of
 from tasks.translation.detokenise import Writing
 from tasks.translation.subwords import Subwords
 
@@ -16,13 +16,18 @@ class TranslationScores:
 
     bleu: sacreBLEU of plain texts. bleu_tokenised: that of texts cut into words, which sacreBLEU's tokeniser then cuts
     further, without smoothing: what `multi-bleu-detok.perl` gives for tokenised files (Chen et al. 2022 and others).
+    Both are by the tokeniser that `tokenizer_of` chooses for the language.
 
     writing: how the texts are written. subwords: of the references.
     """
 
     def __init__(self, writing: Writing, subwords: Subwords):
         self.writing, self.subwords = writing, subwords
-        self._scores = {"bleu": (Bleu(), writing.plain), "bleu_tokenised": (Bleu(smooth="none"), writing.words)}
+        tokenizer = tokenizer_of(writing.language)
+        self._scores = {
+            "bleu": (Bleu(tokenizer=tokenizer), writing.plain),
+            "bleu_tokenised": (Bleu("none", tokenizer), writing.words),
+        }
 
     def sums(self, translations: Sequence[str], references: Sequence[str]) -> dict[str, Tensor]:
         """What the scores are made from, by their names, to be added up."""

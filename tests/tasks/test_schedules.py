@@ -58,7 +58,7 @@ def test_a_plateau_lowers_the_rate_after_validations_that_are_no_better():
     ("settings", "message"),
     [
         ({"name": "step"}, "optim.schedule must be one of constant, linear, cosine"),
-        ({"name": "noam", "warmup_steps": 4}, "optim.d_model must be a whole number"),
+        ({"name": "noam", "warmup_steps": 4}, "optim.schedule=noam needs optim.d_model"),
         ({"name": "noam", "d_model": 4}, "needs optim.warmup_steps of at least 1"),
         ({"name": "inverse_sqrt"}, "needs optim.warmup_steps of at least 1"),
         ({"name": "plateau", "warmup_steps": 1}, "has no warm-up"),

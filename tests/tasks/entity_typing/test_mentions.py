@@ -73,7 +73,7 @@ def test_all_forms_of_input_are_read():
         (b"[a] and [b]", "2 mentions in [brackets] instead of one"),
         (b"[a [b]]", "in [brackets]"),
         (b"a [ ] b", "the mention in [brackets] is empty"),
-        (b'{"mention": ""}', "mention must be a string that is not empty"),
+        (b'{"mention": ""}', "mention must be a text that is not empty"),
         (b'{"left": "a"}', "neither a key mention_span nor mention"),
         (b'{"mention": "a", "rigth": "b"}', "a key 'rigth', and none right, which is probably meant"),
         (b'{"mention": "a", "left": 3}', "left must be a string or a list of words"),

@@ -51,6 +51,16 @@ def test_both_scores_are_sacrebleus(written, subwords, references):
     assert found == pytest.approx({"bleu": plain, "bleu_tokenised": words}, abs=1e-9)
 
 
+@pytest.mark.parametrize(("language", "tokenizer"), [("zh", "zh"), ("zh-TW", "zh"), ("ja", "char"), ("de", "13a")])
+def test_a_language_without_blanks_is_cut_by_characters(language, tokenizer):
+    texts, references = ["我喜欢吃面包和果酱。"], ["我喜欢吃面包和米饭。"]
+    both = TranslationScores(Writing("none", language), Subwords("none"))
+    assert f"tok:{tokenizer}" in both.signatures["bleu"]
+    expected = sacre(texts, references, tokenize=tokenizer)
+    assert both.summary(both.sums(texts, references))["bleu"] == pytest.approx(expected, abs=1e-9)
+    assert (expected > 50) == (tokenizer != "13a")
+
+
 @pytest.mark.parametrize("written", ["none", "moses"])
 def test_words_are_counted_as_they_are_where_there_is_nothing_to_cut(written):
     texts = ["two dogs run , and bark loudly !", "a girl jumps into the water"]
