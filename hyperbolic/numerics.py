@@ -322,6 +322,7 @@ def _asinhc(s: Tensor) -> Tensor:
 
 # the power series of tanh(r)/r in r^2
 TANHC = (1.0, -1 / 3, 2 / 15, -17 / 315, 62 / 2835, -1382 / 155925, 21844 / 6081075, -929569 / 638512875)
+_TANHC_SLOPE = tuple(k * coefficient for k, coefficient in enumerate(TANHC[1:], 1))
 
 
 def tanhc(square: Tensor) -> Tensor:
@@ -330,7 +331,7 @@ def tanhc(square: Tensor) -> Tensor:
         square,
         _tanhc,
         lambda s, f: (1 - s * f * f - f) / (2 * s),
-        tuple(k * coefficient for k, coefficient in enumerate(TANHC[1:], 1)),
+        _TANHC_SLOPE,
     )
 
 

@@ -7,10 +7,10 @@
   compiler, no Triton or no kernel for an argument, as plain.
 - ``plain``: PyTorch operations alone (row sums of large float32 tensors, :mod:`hyperbolic.rows`, in blocks of them).
 
-Both compute the same formulas and differ by about the rounding of the points that go in; where these cancel, as in a
-Möbius linear layer whose bias takes its points back to the origin, or long steps of an optimiser that go back through
-it, that is more of the little that is left. Optimiser steps of Lorentz points that lie farther than 11 / sqrt(c) from
-the origin and move by more than that differ: kernels cut them there, and inward ones with it.
+Both compute the same formulas, and results differ by about what rounding the points that go in is worth. That is much,
+relative to the result, where these points cancel: in a Möbius linear layer whose bias takes its points back to the
+origin, and in long steps of an optimiser that go back through it. Optimiser steps of Lorentz points that lie farther
+than 11 / sqrt(c) from the origin and move by more than that differ: kernels cut them there, and inward ones with it.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from tasks.task_data import TaskData
 __all__ = ["LayerStates", "NamedPoints", "Points", "Step", "Task", "TaskData", "as_task"]
 
 
-LOWER = ("loss", "perplexity", "mean_rank")  # metrics of which the lowest value is the best
+LOWEST_IS_BEST = ("loss", "perplexity", "mean_rank")  # metrics
 
 
 class Task(pl.LightningModule, abc.ABC):
@@ -49,7 +49,7 @@ class Task(pl.LightningModule, abc.ABC):
         super().__init__()
         one_of("task.module.select_mode", select_mode, ("max", "min"))
         one_of("task.module.select", select, tuple(f"val/{name}" for name in self.validated))
-        if select_mode == "max" and select.rpartition("/")[2] in LOWER:
+        if select_mode == "max" and select.rpartition("/")[2] in LOWEST_IS_BEST:
             raise UserError(f"task.module.select={select} is best where it is lowest; add task.module.select_mode=min.")
         self.model = model
         self.optimizer = optimizer

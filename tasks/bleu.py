@@ -9,12 +9,13 @@ from torch import Tensor
 
 ORDER = 4  # longest n-grams
 # sacreBLEU's tokenisers of languages without blanks between words
-UNSPACED = {"zh": "zh", **dict.fromkeys(("ja", "ko", "th", "lo", "km", "my"), "char")}
+UNSPACED = {"zh": "zh", **dict.fromkeys(("ja", "th", "lo", "km", "my"), "char")}
 
 
 def tokenizer_of(language: str) -> str:
-    """sacreBLEU's tokeniser for texts of a language, by the first letters of its code: "zh" for Chinese, "char" for
-    others that put no blanks between words (or not between all that one counts), else "13a"."""
+    """sacreBLEU's tokeniser for texts of a language, by its code of two letters, which others may follow, as zh-TW:
+    "zh" for Chinese; "char" for others without blanks between words, as sacreBLEU's own for Japanese needs MeCab; else
+    "13a"."""
     return UNSPACED.get(language.lower().replace("_", "-").partition("-")[0], "13a")
 
 

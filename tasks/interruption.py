@@ -69,15 +69,16 @@ class Interruption:
 
 @contextlib.contextmanager
 def ends_with_a_message(message: Callable[[], str]) -> Iterator[None]:
-    """Raise Interrupted with the message on Ctrl-C or SIGTERM, of which Lightning makes exits of the program."""
+    """Raise Interrupted with the message on Ctrl-C or SIGTERM, of which Lightning makes exits of the program, or a
+    RuntimeError where it ends a loop that has hardly begun."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
     _handle(signal.default_int_handler)
     try:
         yield
     except (SystemExit, KeyboardInterrupt, Stop) as end:
         raise Interrupted(message()) from end
-    except Exception as error:
-        if _followed_an_interrupt(error):  # which Lightning's way of ending makes of a signal at some moments
+    except RuntimeError as error:
+        if _followed_an_interrupt(error):
             raise Interrupted(message()) from error
         raise
     finally:
@@ -94,22 +95,15 @@ def _followed_an_interrupt(error: BaseException) -> bool:
 @contextlib.contextmanager
 def postponed() -> Iterator[None]:
     """Ctrl-C and SIGTERM wait until the end of the block, which is short, and raise KeyboardInterrupt there; a second
-    one does not wait."""
-    seen: list[int] = []
-
-    def note(number: int, _: Any) -> None:
-        if seen:
-            raise KeyboardInterrupt
-        seen.append(number)
-
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    _handle(note)
+    Ctrl-C does not wait."""
+    before, interruption = {number: signal.getsignal(number) for number in SIGNALS}, Interruption()
+    interruption.catch()
     try:
         yield
     finally:
         for number, handler in before.items():
             _handle(handler, number)
-    if seen:
+    if interruption.since is not None:
         raise KeyboardInterrupt
 
 

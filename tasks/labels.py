@@ -72,8 +72,7 @@ def check_classes(counts: Mapping[str, Mapping[str, int]], unit: str, remark: st
     """
     labels = counts["train"]
     if not any(labels.values()):
-        rows = "" if remark else "; its file needs rows after the first line, which names the columns"
-        raise UserError(f"Train has no {unit} that can be used{remark}{rows}.")
+        raise UserError(f"Train has no {unit} that can be used{remark or '; see whether its file has any'}.")
     if len(labels) < 2:
         raise UserError(
             f"Train has {unit} of the class {', '.join(map(brief, labels))} alone, and at least two classes are "

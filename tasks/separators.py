@@ -68,7 +68,7 @@ def quoted_rows(
             row = next(reader, None)
         except csv.Error as error:
             row = Fault(f"it is no row of a table with quotes ({error})")
-            if len(starts) > 1:
+            if len(starts) > 1 and "unexpected end" in str(error):
                 row = Fault(f"a quote in it is not closed, so that it takes in all lines to {starts[-1]} ({error})")
         yield from faults
         faults.clear()

@@ -174,24 +174,26 @@ def test_what_lightning_makes_of_an_interrupt_is_one():
 
     with pytest.raises(Interrupted, match=r"^go on$"):
         fail()
-    with pytest.raises(RuntimeError, match="another"), ends_with_a_message(lambda: "go on"):
-        raise RuntimeError("another")
+    for error in (RuntimeError("another"), OSError("no space left")):
+        with pytest.raises(type(error), match=str(error)), ends_with_a_message(lambda: "go on"):
+            raise error from KeyboardInterrupt()
 
 
 def test_a_signal_waits_for_the_end_of_what_is_short():
     steps = []
 
     @postponed()
-    def end(signals: int) -> None:
-        for _ in range(signals):
-            os.kill(os.getpid(), signal.SIGINT)
+    def end(*signals: int) -> None:
+        for number in signals:
+            os.kill(os.getpid(), number)
         steps.append(signals)
 
-    end(0)
-    for signals in (1, 2):
+    end()
+    at_once = (signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGTERM)  # as a launcher hands them on
+    for signals in ((signal.SIGINT,), *at_once):
         with pytest.raises(KeyboardInterrupt):
-            end(signals)
-    assert steps == [0, 1]
+            end(*signals)
+    assert steps == [(), (signal.SIGINT,), *at_once]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

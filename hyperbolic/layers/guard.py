@@ -100,7 +100,7 @@ def _full(value: Any) -> Any:
 
 def check_choice(place: str, value: object, choices: Collection[object]) -> None:
     """Raises ValueError for a value that is none of the choices of a setting, as ``mobius.Attention.score``."""
-    if value not in choices:
+    if value not in (*choices,):  # which may be no key of a dictionary
         raise ValueError(f"{place}: unknown value {value!r}; available: {', '.join(map(str, choices))}")
 
 
@@ -130,12 +130,12 @@ def _check(layer: nn.Module, point: Tensor, size: int | None, flat: bool) -> Non
     if not isinstance(point, Tensor):
         hint = ": give padded points (B, T, D), and lengths" if isinstance(point, PackedSequence) else ""
         raise TypeError(f"{name_of(layer)}: takes a tensor, got {type(point).__name__}{hint}")
-    if not flat and point.dtype in HALF:
+    manifold: Any = None if flat else layer.manifold
+    if not flat and point.dtype in HALF and manifold.is_curved:
         raise TypeError(
             f"{name_of(layer)}: takes points in float32 or float64, got {point.dtype}, in which distances have no "
             "digit to spare; under torch.autocast they are cast"
         )
-    manifold: Any = None if flat else layer.manifold
     if size is not None:
         coordinates = size if flat else manifold.ambient_dim(size)
         if point.dim() == 0 or point.shape[-1] != coordinates:

@@ -59,7 +59,7 @@ class PointTable(PointLayer):
     """Base of tables of points: subclasses make ``weight``, (n, D).
 
     Raises:
-        ValueError: sizes that no table has. IndexError (from ``forward``): a row that is not there.
+        ValueError: sizes that no table has; from ``forward``, rows that it has not.
     """
 
     parameter_role = "embeddings"

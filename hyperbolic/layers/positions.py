@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from geoopt import ManifoldParameter
 from torch import Tensor, nn
 
 from hyperbolic.layers.description import shows
@@ -83,6 +84,8 @@ class PositionEncoding(PointLayer):
                     f"{name_of(self)}: takes sequences (..., T, D) of at most n_positions={self.n_positions} "
                     f"positions, got a tensor of shape {tuple(x.shape)}"
                 )
-            return self.inside(self.table[: x.shape[-2]])
-        check_positions(self, positions, x, self.n_positions)
-        return self.inside(nn.functional.embedding(positions, self.table))
+            rows = self.table[: x.shape[-2]]
+        else:
+            check_positions(self, positions, x, self.n_positions)
+            rows = nn.functional.embedding(positions, self.table)
+        return self.inside(rows) if isinstance(self.table, ManifoldParameter) else rows  # points, or vectors

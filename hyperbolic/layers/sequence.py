@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from hyperbolic.layers.description import shows
-from hyperbolic.layers.guard import check_choice, check_range, name_of
+from hyperbolic.layers.guard import check_choice, check_range, check_sizes, name_of
 from hyperbolic.layers.initial import glorot
 from hyperbolic.manifolds import Manifold
 from hyperbolic.nonlinearity import checked
@@ -110,9 +110,9 @@ class Recurrence(nn.Module):
     ):
         super().__init__()
         check_choice(f"{name_of(self)}.join", join, ("linear", "plain"))
-        if min(d_in, d_hidden, streams) < 1:
-            sizes = f"d_in={d_in}, d_hidden={d_hidden} and streams={streams}"
-            raise ValueError(f"{name_of(self)}: needs sizes of at least 1, got {sizes}")
+        check_sizes(self, d_in, d_hidden)
+        if streams < 1:
+            raise ValueError(f"{name_of(self)}: needs streams >= 1, got streams={streams}")
         self.manifold = manifold
         self.d_in, self.d_hidden, self.gates, self.streams = d_in, d_hidden, gates, streams
         self.bidirectional = bidirectional

@@ -94,8 +94,8 @@ def expmap(x: Tensor, u: Tensor, c: Tensor) -> Tensor:
 
 
 def _long_step(x: Tensor, gap: Tensor, step: Tensor, square: Tensor, c: Tensor) -> Tensor:
-    """The sum of :func:`mobius_add` with the gap ``sech^2`` of its second point, of which the coordinates have no digit
-    after long steps, of up to 40; and brought to the length that its own gap says."""
+    """:func:`mobius_add` of x and ``y = tanh(|step|) step / |step|``, where ``1 - c|y|^2`` is lost in rounding y: its
+    gap is taken from ``sech^2(|step|)``, and the length of the sum from its own gap. Steps of at most 40 / sqrt(c)."""
     total = x + tanhc(square) * step
     length, gaps = c * sqnorm(total), gap / cosh_sqrt(square.clamp_max(1600)).square()
     end, end_gap = (gap * total + length * x) / (length + gaps), gaps / (length + gaps)

@@ -33,8 +33,9 @@ def half_sinh_square(x: Tensor, y: Tensor, c: Tensor, careful: bool | None = Non
     the part of the shorter vector (or of the difference, if that is shorter still) orthogonal to the longer one.
     ``careful`` (default: for float64 points) takes that part without any rounding of the shorter vector.
 
-    Where x or y is the origin both parts have a kink that their sum has not; there, for the sake of second derivatives,
-    it is ``c/2 (|x|^2 t_y / (t_x + R) + |y|^2 R / (t_y + R) - <x, y>)`` with ``R = 1/sqrt(c)``, smooth in both.
+    At the origin both parts have a kink that their sum has not. For the sake of second derivatives it is there, where x
+    or y is far shorter than the other, ``c/2 (|x|^2 t_y / (t_x + R) + |y|^2 R / (t_y + R) - <x, y>)`` with
+    ``R = 1/sqrt(c)``, which is smooth in both and of which nothing cancels there.
     """
     careful = x.dtype is WIDE and y.dtype is WIDE if careful is None else careful
     x, y = wide(x), wide(y)
@@ -65,7 +66,8 @@ def half_sinh_square(x: Tensor, y: Tensor, c: Tensor, careful: bool | None = Non
         2 * (x_norm * y_norm - product),
     )
     from_origin = xx * y_time / (x_time + radius) + radius * yy / (y_time + radius) - product
-    return torch.where((xx == 0) | (yy == 0), c / 2 * from_origin, radial_part + c / 4 * angular)
+    shorter = torch.minimum(xx, yy) <= 1e-6 * torch.maximum(xx, yy).clamp_max(1 / c)
+    return torch.where(shorter, c / 2 * from_origin, radial_part + c / 4 * angular)
 
 
 def inner(x: Tensor, u: Tensor, v: Tensor, c: Tensor) -> Tensor:
@@ -109,7 +111,7 @@ def _step_back(x: Tensor, u: Tensor, square: Tensor, c: Tensor, back: Tensor) ->
     """
     xx, xu = sqnorm(x), dot(x, u)
     x, square, xx = torch.where(back, x, 1), torch.where(back, square, 1), torch.where(back, xx, 1)
-    across, r, size = reject(u, x), square.sqrt(), xx.sqrt()
+    across, r, size = reject(wide(u), wide(x)), square.sqrt(), xx.sqrt()
     cosh, tau = (1 + c * xx).sqrt(), torch.where(back, xu, -1) * c**0.5 / (size * (1 + c * xx).sqrt())
     turned = c * sqnorm(across) / (r - tau) * sinhc(square) * cosh
     along = torch.sinh(c**0.5 * size * asinhc(c * xx) - r) + turned

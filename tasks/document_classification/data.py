@@ -132,12 +132,14 @@ class DocumentData(LabelledTexts):
                     fault = self._corpus.faults.get(split)
                     skipped = f" (the first of those that were skipped is {fault})" if fault else ""
                     given = {source.split for source in self._sources(self.folder)} if self.folder else {*SPLITS}
-                    if split not in given and round(n * (share := self.recipe.held_out.get(split, 0.0))):
+                    whole = n + sum(count.get("held_out", 0) for count in self._corpus.counts.values())
+                    share, size = self.recipe.held_out.get(split, 0.0), self.recipe.sizes.get(split)
+                    if split not in given and size is None and round(whole * share):
                         raise UserError(
                             f"None of the {n:,} documents of train can be held out for {split} (task.data.held_out."
-                            f"{split}={share}): equal texts stay together, and too few of these differ in what is read "
-                            f"of them, {self.recipe.max_sentences} sentences (task.data.max_sentences). Add a file for "
-                            f"{split}, or documents that differ."
+                            f"{split}={share}): equal texts stay together, and of these too few differ within the "
+                            f"first {self.recipe.max_sentences} sentences, which are read (task.data.max_sentences). "
+                            f"Add a file for {split}, or documents that differ."
                         )
                     raise UserError(
                         f"There are no documents for {split} that can be used{skipped}; add a file, or keep a part of "

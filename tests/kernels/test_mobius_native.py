@@ -39,8 +39,13 @@ def test_terms_far_out_that_nearly_cancel(d_out):
     """Their weights are so large that rounding would be worth more than the margin: such rows are the formula's."""
     case = Case(0.7, (6, 6), d_out, 4.0, bias=1.0, scaled=1, n=200)
     case.xs[1] = case.xs[0]
-    case.weights[0] = torch.randn(d_out, 6)
+    case.weights[0] = 0.3 * torch.randn(d_out, 6)
     case.weights[1] = -1.05 * case.weights[0]
+    (plain, expected), (out, grads) = both(case, torch.randn(200, d_out))
+    torch.testing.assert_close(out, plain, rtol=0, atol=2e-4)
+    for a, b in zip(grads, expected, strict=True):
+        assert error(a, b.double()) <= 1e-3
+    case.weights[0], case.weights[1] = 3 * case.weights[0], 3 * case.weights[1]
     (plain, _), (out, _) = both(case, torch.randn(200, d_out))
     torch.testing.assert_close(out, plain, rtol=0, atol=2e-2)  # rounding of the matrix products, times the weights
     case.weights[0] *= 10  # what matrix products round is all that is left

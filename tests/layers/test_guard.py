@@ -1,5 +1,6 @@
 """Layers check the size of their inputs, leave autocast, and in debug mode find points that are off the manifold."""
 
+import copy
 import importlib
 
 import pytest
@@ -98,9 +99,16 @@ def test_half_precision_without_autocast_is_refused_by_curved_layers(name):
     g = geometry(name)
     x = g.manifold.random(2, 3)
     for layer in (g.linear(3, 4), g.norm(3), g.dropout(0.5).eval(), g.position_encoding(3, 2), g.feed_forward(3, 2)):
-        for module, points in ((layer, x.to(BF16)), (layer.to(BF16), x.to(BF16))):
+        for module in (layer, copy.deepcopy(layer).to(BF16)):
             with pytest.raises(TypeError, match=r"takes points in float32 or float64, got torch\.bfloat16"):
-                module(points)
+                module(x.to(BF16))
+
+
+def test_flat_layers_take_half_precision():
+    g, x = geometry("euclidean"), torch.randn(2, 4, 3, dtype=BF16)
+    for layer in (g.linear(3, 4), g.logits(3, 2), g.centroid(), g.ordered_sum(), g.context_attention(3)):
+        result = layer.to(BF16)(x)
+        assert (result[0] if isinstance(result, tuple) else result).dtype is BF16
 
 
 @pytest.mark.parametrize(("name", "layer"), [(name, layer) for name, layer in ALL if name in CURVED])

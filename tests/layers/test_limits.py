@@ -5,6 +5,7 @@ import torch
 from geoopt import ManifoldParameter
 from torch import nn
 
+from hyperbolic.geometry import GEOMETRIES, make_geometry
 from hyperbolic.layers import euclidean, klein, lorentz, mobius, tangent
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
 from hyperbolic.numerics import inverse_softplus
@@ -172,6 +173,23 @@ def test_layers_of_steps_have_their_points_inside_when_a_learned_c_has_grown(kin
                 p.copy_(p.manifold.projx(p))
             torch.testing.assert_close(left, layer(*arguments))
             manifold.free_c.fill_(inverse_softplus(0.5))
+
+
+@pytest.mark.parametrize("name", ["poincare", "klein", "lorentz", "lorentz_tangent", "poincare_tangent", "klein_tangent"])
+def test_positions_are_the_same_where_c_is_learned(name):
+    """Tables of vectors are no points."""
+    manifold, family = GEOMETRIES[name]
+    encodings = [make_geometry(name, manifold, family, 0.7, learn).position_encoding(3, 4) for learn in (False, True)]
+    with torch.no_grad():
+        for name, p in encodings[0].named_parameters():
+            if name.endswith("table"):
+                vectors = 0.5 * torch.randn(p.shape)
+                p.copy_(p.manifold.projx(vectors) if isinstance(p, ManifoldParameter) else 4 * vectors)
+    encodings[1].load_state_dict(encodings[0].state_dict(), strict=False)  # without c
+    x = encodings[0].manifold.random(2, 4, 3).detach()
+    for positions in (None, torch.tensor([2, 0, 1, 1])):
+        fixed, learned = (encoding(x, positions) for encoding in encodings)
+        torch.testing.assert_close(learned, fixed)
 
 
 @pytest.mark.parametrize("family", [mobius, klein, lorentz, euclidean])

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from hyperbolic.numerics import WIDE, ball_gap, dot, scaled, sqnorm
 
-TINY = 1e-70  # keeps |a| positive; the inverse of its root, times sqrt(c) up to 1e6, is a float32 number
+TINY = 1e-70  # keeps |a| positive; sqrt(c) over its root is a float32 number for c up to 1e6
 
 
 def lift_hyperplanes(p: Tensor, a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:

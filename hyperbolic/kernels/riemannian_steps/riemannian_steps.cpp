@@ -247,7 +247,10 @@ template <class T, template <class> class Model> struct Pass {
             ask(first + rows_of_block + i);
             xx[i] = write(i, {T(beta), T(on_h[i]), T(on_x[i]), T(a[i]), T(b[i]), T(a_m[i]), T(b_m[i])});
         }
-        Model<T>::sheet ? set_times(count) : pull_inside(count);
+        if (Model<T>::sheet)
+            set_times(count);
+        else
+            pull_inside(count);
     }
 
     // Writes a row and its momentum; |x|^2 of what was written. The last numbers are read before they are, with those

@@ -134,7 +134,7 @@ def test_labels_outside_the_given_classes_and_classes_without_documents():
         prepare(three(), recipe(classes={**classes, "none": ["n"]}))
     with pytest.raises(UserError, match="Train has documents of the class 'a' alone, and at least two classes are needed"):
         prepare(rows("a", "a") + rows("a", split="dev") + rows("a", split="test"), recipe())
-    with pytest.raises(UserError, match=r"Train has no documents that can be used; its file needs rows"):
+    with pytest.raises(UserError, match=r"Train has no documents that can be used; see whether its file has any"):
         prepare(rows("a", split="test"), recipe(on_error="skip"))
 
 

@@ -255,7 +255,7 @@ def test_a_share_that_holds_nothing_out_is_answered_by_one_that_does(tmp_path):
 
 def test_texts_that_are_equal_in_what_is_read_of_them_cannot_be_held_out(tmp_path):
     texts = "".join(f'"{k % 2 + 1}","A title.","One. Two. Three. {k}."\n' for k in range(20))
-    with pytest.raises(UserError, match=r"None of the 20 documents of train .* 3 sentences \(task\.data\.max_sentences\)"):
+    with pytest.raises(UserError, match=r"None of the 20 documents of train .* first 3 sentences, which are read \(task\.data\.max_sentences\)"):
         data(tmp_path, folder(tmp_path / "same", train=texts)).prepared()
 
 
