@@ -23,8 +23,7 @@ from tasks.task_data import TaskData
 
 __all__ = ["LayerStates", "NamedPoints", "Points", "Step", "Task", "TaskData", "as_task"]
 
-
-LOWEST_IS_BEST = ("loss", "perplexity", "mean_rank")  # metrics
+LOWEST_IS_BEST = ("loss", "perplexity", "mean_rank")  # of the metrics' names
 
 
 class Task(pl.LightningModule, abc.ABC):

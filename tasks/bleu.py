@@ -29,8 +29,8 @@ class Bleu:
     in Reporting BLEU Scores").
 
     tokenizer: sacreBLEU's, that cuts texts into words; "13a": as mteval-v13a does it. smooth: sacreBLEU's smoothing of
-    p_n that are 0: "exp", its default; or "none", for which BLEU is then 0, as that of Moses's `multi-bleu-
-    detok.perl`, which is otherwise the same.
+    p_n that are 0: "exp", its default; or "none", for which BLEU is then 0, as that of Moses's
+    `multi-bleu-detok.perl`, which is otherwise the same.
     """
 
     def __init__(self, smooth: str = "exp", tokenizer: str = "13a"):

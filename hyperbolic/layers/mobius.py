@@ -17,11 +17,7 @@ from hyperbolic.layers import aggregation, attention, feedforward, ordered_sum, 
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.description import shows
-from hyperbolic.layers.guard import (
-    check_choice,
-    name_of,
-    takes_points,
-)
+from hyperbolic.layers.guard import check_choice, name_of, takes_points
 from hyperbolic.layers.initial import glorot, uniform_table
 from hyperbolic.layers.mobius_linear import Activation, Concat, Linear, ball_parameter
 from hyperbolic.layers.mobius_recurrent import GRU, RNN, GRUCell, RNNCell

@@ -127,24 +127,7 @@ class DocumentData(LabelledTexts):
             self._corpus = self._made_up() if self.folder is None else self._from_files(self.folder)
             for split in SPLITS:
                 if not self._corpus.counts[split]["documents"] and (split != "dev" or self.selection != "test"):
-                    n = self._corpus.counts["train"]["documents"]
-                    part = max(0.1, math.ceil(100 / n) / 100)  # at least one of them
-                    fault = self._corpus.faults.get(split)
-                    skipped = f" (the first of those that were skipped is {fault})" if fault else ""
-                    given = {source.split for source in self._sources(self.folder)} if self.folder else {*SPLITS}
-                    whole = n + sum(count.get("held_out", 0) for count in self._corpus.counts.values())
-                    share, size = self.recipe.held_out.get(split, 0.0), self.recipe.sizes.get(split)
-                    if split not in given and size is None and round(whole * share):
-                        raise UserError(
-                            f"None of the {n:,} documents of train can be held out for {split} (task.data.held_out."
-                            f"{split}={share}): equal texts stay together, and of these too few differ within the "
-                            f"first {self.recipe.max_sentences} sentences, which are read (task.data.max_sentences). "
-                            f"Add a file for {split}, or documents that differ."
-                        )
-                    raise UserError(
-                        f"There are no documents for {split} that can be used{skipped}; add a file, or keep a part of "
-                        f"the {n:,} documents of train for it with task.data.held_out.{split}={part}."
-                    )
+                    raise UserError(self._why_empty(self._corpus, split))
             for line in self._remarks(self._corpus):
                 rank_zero_only(print)(line, flush=True)
             if self.selection == "test":
@@ -153,6 +136,26 @@ class DocumentData(LabelledTexts):
                     "test set, and its result too good.", flush=True,
                 )  # fmt: skip
         return self._corpus
+
+    def _why_empty(self, corpus: Corpus, split: str) -> str:
+        """What to do about a split without documents."""
+        n, most = corpus.counts["train"]["documents"], self.recipe.max_sentences
+        given = {source.split for source in self._sources(self.folder)} if self.folder else {*SPLITS}
+        whole = n + sum(count.get("held_out", 0) for count in corpus.counts.values())
+        share, size = self.recipe.held_out.get(split, 0.0), self.recipe.sizes.get(split)
+        if split not in given and size is None and round(whole * share):
+            return (
+                f"None of the {n:,} documents of train can be held out for {split} (task.data.held_out.{split}="
+                f"{share}): equal texts stay together, and of these too few differ within the first {most} sentences, "
+                f"which are read (task.data.max_sentences). Add a file for {split}, or documents that differ."
+            )
+        part = max(0.1, math.ceil(100 / n) / 100)  # at least one of them
+        fault = corpus.faults.get(split)
+        skipped = f" (the first of those that were skipped is {fault})" if fault else ""
+        return (
+            f"There are no documents for {split} that can be used{skipped}; add a file, or keep a part of the {n:,} "
+            f"documents of train for it with task.data.held_out.{split}={part}."
+        )
 
     def _remarks(self, corpus: Corpus) -> Iterator[str]:
         """What is unusual about the documents, and which are held out, a sentence for each."""
