@@ -122,7 +122,8 @@ class Jobs(Callback):
 
     def _note(self, config: DictConfig, reason: str | None, file: str | None = None) -> None:
         number = OmegaConf.select(config, "hydra.job.num") or 0
-        note = {"words": list(config.hydra.overrides.task), "reason": reason, "record": file}
+        folder = config.hydra.runtime.output_dir
+        note = {"words": list(config.hydra.overrides.task), "reason": reason, "record": file, "folder": folder}
         if self.folder is None:
             self.notes[number] = note
         else:
@@ -133,8 +134,17 @@ class Jobs(Callback):
         """Take the notes of all processes together, and remove their folder."""
         if self.folder is not None:
             files = sorted(self.folder.glob("[0-9]*.json"), key=lambda file: int(file.stem))
-            self.notes = {int(file.stem): json.loads(file.read_text(encoding="utf-8")) for file in files}
+            self.notes = {int(file.stem): _read_note(file) for file in files}
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _read_note(file: Path) -> dict[str, Any]:
+    """What became of a job. One that was interrupted between its record and its last word ended well."""
+    note = json.loads(file.read_text(encoding="utf-8"))
+    result = Path(note["folder"], "record.json")
+    if note["reason"] == ENDED and result.exists() and result.stat().st_mtime_ns >= file.stat().st_mtime_ns:
+        note |= {"reason": None, "record": str(result.resolve())}
+    return dict(note)
 
 
 def _number_of_jobs(config: DictConfig) -> int:

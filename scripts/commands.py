@@ -3,10 +3,12 @@
 import argparse
 import functools
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import scripts
 from configs import own
 from tasks.errors import UserError, called, ends_with_its_reader
 
@@ -37,6 +39,8 @@ def reports_errors(command: Callable[..., int], looks: bool = False) -> Callable
 
     @functools.wraps(command)
     def run(arguments: Sequence[str] | None = None, *rest: Any, **keywords: Any) -> int:
+        if signal.getsignal(signal.SIGINT) is scripts.end:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             words = sys.argv[1:] if arguments is None else arguments
             words = own.choose(words, looks and HELP.isdisjoint(words))

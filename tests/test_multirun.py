@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from hydra.core.hydra_config import HydraConfig
 
 import run
 from configs import overview
@@ -76,6 +77,18 @@ def test_an_interrupted_multirun_says_which_job_was_running(jobs):
     assert result.code == 130
     assert "1 of 6 jobs failed (3 were not begun):" in result.err
     assert result.err.splitlines()[-1].endswith("seed=1 optim.lr=0.1: it was interrupted")
+
+
+def test_a_job_that_was_interrupted_after_its_record_has_not_failed(jobs, tmp_path):
+    def behaviour(seed: int) -> None:
+        if seed == 1:
+            folder = Path(HydraConfig.get().runtime.output_dir)
+            (folder / "record.json").write_text(json.dumps({"config": {"mode": "test"}}))
+            raise KeyboardInterrupt
+
+    result = jobs(behaviour, "seed=0,1,2")
+    assert result.code == 130
+    assert "failed" not in result.err
 
 
 @pytest.mark.long

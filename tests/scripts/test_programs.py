@@ -1,7 +1,10 @@
 """Every program in scripts/ starts from its file, as users and the Makefile call it."""
 
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -36,3 +39,15 @@ def test_ctrl_c_ends_a_command_with_a_word(capsys):
 
     assert command([]) == 130
     assert capsys.readouterr().err == "\nInterrupted.\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("words", [["scripts/figures.py"], ["-m", "scripts.figures"]])
+def test_ctrl_c_during_imports_is_one_line(words):
+    command = [sys.executable, *words, "all", "nowhere"]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    while "libtorch" not in Path(f"/proc/{process.pid}/maps").read_text():  # which is imported
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "\nInterrupted.\n")
