@@ -6,7 +6,7 @@ import sys
 
 
 def end(*_: object) -> None:
-    """Ctrl-C while a command still imports, which takes seconds: one line. `commands.reports_errors` then takes over."""
+    """Ctrl-C while a command still imports, which takes seconds: one line. `commands.reports_errors` takes over."""
     os.write(2, b"\nInterrupted.\n")
     os._exit(130)
 

@@ -31,7 +31,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -301,7 +301,8 @@ def _write_sum(source: Source, digest: str, data: Path) -> None:
         part.write_text(json.dumps(_sums(data) | {source.url: digest}, indent=1) + "\n", encoding="utf-8")
 
 
-def main(arguments: list[str] | None = None, sources: dict[str, Source] | None = None) -> int:
+@commands.reports_errors
+def main(arguments: Sequence[str] | None = None, sources: dict[str, Source] | None = None) -> int:
     """Run the command; returns 0, or 1 where a data set could not be fetched."""
     sources = sources or SOURCES
     parser = commands.parser("python scripts/download.py", __doc__)

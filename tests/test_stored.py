@@ -132,6 +132,10 @@ HOSTILE = {
     "a name of no text": ("task.data.root", "a\0b"),
     "no node": ("trainer", None),
 }
+OFTEN = {  # tested by the default suite, one of each kind
+    "a function of Python", "a nested node", "another of our classes", "an interpolation", "a node of Hydra",
+    "a way out of a place",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -199,7 +203,7 @@ def test_names_in_a_checkpoint_lead_nowhere_else(finished, tmp_path):
 
 
 @pytest.mark.every_case
-@pytest.mark.parametrize("case", HOSTILE)
+@pytest.mark.parametrize("case", [pytest.param(c, marks=() if c in OFTEN else pytest.mark.long) for c in HOSTILE])
 def test_nothing_in_a_checkpoint_is_executed(finished, tmp_path, monkeypatch, capsys, case):
     marker = tmp_path / "executed"
     (tmp_path / "hostile_module.py").write_text(f"open({str(marker)!r}, 'w')\ndef run(*a, **k): pass\n")

@@ -37,12 +37,15 @@ def test_a_class_stands_only_where_the_files_have_it(key):
             check_targets(node)
 
 
+composed = functools.cache(checked)
+
+
 @pytest.mark.parametrize("toy", TOYS)
 def test_a_task_takes_its_own_data_and_model(toy):
-    values = checked(f"task={toy}")
+    values = copy.deepcopy(composed(f"task={toy}"))
     _, data = build(values)
     for other in (each for each in TOYS if each != toy):
-        module = copy.deepcopy(values) | {"task": values["task"] | {"module": checked(f"task={other}")["task"]["module"]}}
+        module = copy.deepcopy(values) | {"task": values["task"] | {"module": composed(f"task={other}")["task"]["module"]}}
         kind = get_object(module["task"]["module"]["_target_"])
         if isinstance(data, kind.learns_from):  # as of two toys of one task
             continue

@@ -1,10 +1,12 @@
 """Runs the Triton kernels of optimiser steps in Triton's interpreter and prints, as JSON, how far they are from float64.
 
 For each case the errors of points, momenta and second moments, in units of their largest number; those of whole
-optimisers, against a CPU's; and what a step launches, with 1 and with 50 tensors of each kind. A program of its own, as Triton is told by the environment, TRITON_INTERPRET=1.
+optimisers, against a CPU's, of all or of those that are named; and what a step launches, with 1 and with 50 tensors of
+each kind. A program of its own, as Triton is told by the environment, TRITON_INTERPRET=1.
 """
 
 import json
+import sys
 
 import torch
 from geoopt import ManifoldParameter
@@ -152,7 +154,7 @@ def whole(count=2, learn_c=False, group=None, axes=False, **options):
     return max(((a - b).abs().max() / b.abs().max().clamp_min(1e-30)).item() for b, a in pairs)
 
 
-def optimisers():
+def optimisers(names):
     clips = {f"clip {clip}": {"clip": clip, "max_grad_norm": 0.3} for clip in ("global", "group", "tensor")}
     settings = {
         **clips,
@@ -163,7 +165,7 @@ def optimisers():
         "lazy": {"lazy": True, "group": {"rule": "sgd"}},
         "projection": {"stabilize": 2, "max_radius": 0.8, "axes": True},
     }
-    return {name: whole(**options) for name, options in settings.items()}
+    return {name: whole(**settings[name]) for name in names or settings}
 
 
 def launches(count):
@@ -188,7 +190,7 @@ def main():
     assert (triton.WORDS.value, triton.ROWS.value) == (cuda.WORDS, cuda.ROWS)
     cuda.fits = lambda jobs: all(cuda._fits(job, jobs[0].rows.x.device) for job in jobs)
     results = {"launches": [launches(1), launches(50)], "steps": single_steps(), "extremes": extremes()}
-    print(json.dumps({**results, "optimisers": optimisers()}))
+    print(json.dumps({**results, "optimisers": optimisers(sys.argv[1:])}))
 
 
 if __name__ == "__main__":

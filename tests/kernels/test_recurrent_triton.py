@@ -44,7 +44,7 @@ def test_in_the_interpreter_as_exact_as_the_plain_loop(kind):
 
 
 @pytest.mark.parametrize(("capability", "shared"), [pytest.param(80, 163 << 10, marks=pytest.mark.long), (90, 227 << 10)])
-@KINDS
+@pytest.mark.parametrize("kind", [pytest.param("rnn", marks=pytest.mark.long), "gru"])
 def test_built_for_gpus(kind, capability, shared, tmp_path):
     """Both passes, of the largest states, without a GPU: within its registers and its memory on the chip."""
     built = printed("cubins.py", kind, str(capability), TRITON_CACHE_DIR=str(tmp_path))

@@ -14,9 +14,10 @@ from tests.kernels.test_riemannian_steps import ADAM, rows_of
 F64 = torch.float64
 
 
-def test_in_the_interpreter():
+@pytest.mark.parametrize("names", [["projection, learned curvature", "lazy"], pytest.param([], marks=pytest.mark.long)])
+def test_in_the_interpreter(names):
     """Points near the origin, in the middle and near the boundary; rules; clipping; and few launches."""
-    results = printed("steps_interpreted.py", TRITON_INTERPRET="1")
+    results = printed("steps_interpreted.py", *names, TRITON_INTERPRET="1")
     one, many = results["launches"]
     assert one == many
     assert len(one) <= 8, one
