@@ -31,12 +31,12 @@ def choose(
         UserError: checkpoint or data cannot be read, or no rule settles a setting. ConfigError: the checkpoint holds
             what no configuration may hold.
     """
-    cfg, values = _changed(cfg, values, _kept(values, files) if files else {})
+    cfg, values = _change(cfg, values, _kept(values, files) if files else {})
     if not open_settings(values):
         return cfg, values, None
     data = _data(values)
     settled, lines = sizes.settle(_kind(data), data.fingerprint(), flat(values), len(data.splits()["train"]))
-    cfg, values = _changed(cfg, values, settled)
+    cfg, values = _change(cfg, values, settled)
     data.batch_size = values["task"]["data"]["batch_size"]
     for line in lines:
         rank_zero_only(print)(line, flush=True)
@@ -49,7 +49,7 @@ def open_settings(values: dict[str, Any]) -> list[str]:
     return [key for key in sizes.KEYS if settings.get(key) == sizes.AUTO]
 
 
-def _changed(
+def _change(
     cfg: DictConfig, values: dict[str, Any], settings: Mapping[str, Any]
 ) -> tuple[DictConfig, dict[str, Any]]:
     """Configuration and values with other `settings`, by dotted key."""

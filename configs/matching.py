@@ -144,13 +144,13 @@ def _portable(key: str, value: Any) -> Any:
 def _settings(folder: Path, cell: Cell) -> dict[str, Any]:
     try:
         choices, changes = composing.split(cell.words)
-        return decisive(composing.changed(_composed(folder, tuple(choices)), changes))
+        return decisive(composing.changed(_compose(folder, tuple(choices)), changes))
     except composing.NOT_COMPOSED as error:
         raise TableError(f"{cell.table}.yaml: the overrides of '{cell}' do not compose: {paragraph(error)}") from error
 
 
 @functools.cache
-def _composed(folder: Path, words: tuple[str, ...]) -> DictConfig:
+def _compose(folder: Path, words: tuple[str, ...]) -> DictConfig:
     composing.register()
     return composing.composed(*words)
 

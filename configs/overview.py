@@ -90,7 +90,7 @@ def text() -> str:
     """The help: tasks, what else can be chosen, the settings of every run, experiments by paper."""
     parts = [
         "Trains, tests and uses hyperbolic and Euclidean models: python run.py task=... [geometry=...] [key=value ...]",
-        "\n".join(["Tasks (task=NAME)", *_described("task")]),
+        "\n".join(["Tasks (task=NAME)", *_describe("task")]),
         "\n".join(["Choices (NAME=CHOICE; each is a file with a comment in configs/)", *_choices()]),
         "\n".join(
             ["Settings (KEY=VALUE; --cfg job prints all of a run, as optim.lr and trainer.max_epochs)", *_settings()]
@@ -115,7 +115,7 @@ def comment(file: Path) -> str:
     return first.removeprefix("#").strip() if first.startswith("#") else ""
 
 
-def _described(group: str) -> Iterator[str]:
+def _describe(group: str) -> Iterator[str]:
     for name, file in names(group).items():
         yield f"  {name:27} {textwrap.shorten(comment(file), WIDTH - 30, placeholder=' ...')}"
 

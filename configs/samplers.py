@@ -55,7 +55,7 @@ class Tpe:
         self.space, self.compose, self.seed, self.startup, self.mode = space, compose, seed, startup, mode
         self.random = Random(space, compose, seed)
         self.file = folder / DATABASE
-        with _reported(self.file):
+        with _report(self.file):
             check_database(self.file)
             self.study = optuna.create_study(
                 storage=_storage(optuna, self.file), study_name=STUDY, load_if_exists=True,
@@ -65,7 +65,7 @@ class Tpe:
     def settings(self, number: int) -> dict[str, str]:
         """Those of a trial: what it was given before, or a new proposal. Numbers are asked for one after the other."""
         optuna = _optuna()
-        with _reported(self.file):
+        with _report(self.file):
             trials = self.study.get_trials(deepcopy=False)
             if number > len(trials):
                 raise ConfigError(
@@ -102,7 +102,7 @@ class Tpe:
         if trial.state == FAILED:
             return
         optuna = _optuna()
-        with _reported(self.file):
+        with _report(self.file):
             known = self.study.get_trials(deepcopy=False)[trial.number]
             if known.state.is_finished():
                 return
@@ -163,14 +163,14 @@ def judge(job: Any) -> Callable[[int, float], str | None] | None:
     optuna = _optuna()
     file, number = Path(job.sweep.dir) / DATABASE, int(str(job.sweep.subdir).rpartition("-")[2])
     pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=2)
-    with _reported(file):
+    with _report(file):
         study = optuna.load_study(
             study_name=STUDY, storage=_storage(optuna, file), sampler=optuna.samplers.RandomSampler(), pruner=pruner
         )
         trial = optuna.trial.Trial(study, study.get_trials(deepcopy=False)[number]._trial_id)
 
     def ends(validation: int, value: float) -> str | None:
-        with _reported(file):
+        with _report(file):
             trial.report(value, validation)
             behind = trial.should_prune()
         return f"half of the other trials were better at validation {validation} ({value:.4g} here)" if behind else None
@@ -213,7 +213,7 @@ def _optuna() -> Any:
 
 
 @contextlib.contextmanager
-def _reported(file: Path) -> Iterator[None]:
+def _report(file: Path) -> Iterator[None]:
     """Errors of the database become one paragraph that names its file."""
     try:
         yield

@@ -70,17 +70,17 @@ def origin(
     longest_first = dict(sorted(places.items(), key=lambda item: -len(item[1])))
     config = {key: values[key] for key in KEPT}
     config["trainer"] = {key: value for key, value in values["trainer"].items() if key != "resume"}
-    placed = _placed(config, OmegaConf.to_container(cfg, resolve=False), longest_first)
+    placed = _place(config, OmegaConf.to_container(cfg, resolve=False), longest_first)
     return Origin(experiment, name, placed, dict(data), dict(sha256 or {}), [*code], [*auto])
 
 
-def _placed(node: Any, raw: Any, places: Mapping[str, str]) -> Any:
+def _place(node: Any, raw: Any, places: Mapping[str, str]) -> Any:
     """The node, in which values that interpolation put under a place name the place."""
     if isinstance(node, Mapping):
-        return {k: _placed(v, raw.get(k) if isinstance(raw, Mapping) else None, places) for k, v in node.items()}
+        return {k: _place(v, raw.get(k) if isinstance(raw, Mapping) else None, places) for k, v in node.items()}
     if isinstance(node, list):
         inner = raw if isinstance(raw, list) else [None] * len(node)
-        return [_placed(v, r, places) for v, r in zip(node, inner, strict=True)]
+        return [_place(v, r, places) for v, r in zip(node, inner, strict=True)]
     if isinstance(node, str) and isinstance(raw, str) and "${" in raw:
         for name, place in places.items():
             if node.startswith(f"{place}/") or (node == place and raw == f"${{{name}}}"):
@@ -146,8 +146,8 @@ def offer(checkpoint: Mapping[str, Any], setting: str, everything: bool, portabl
     whole = {key: config[key] for key in KEPT if key in config and key not in GROUPS}
     whole["trainer"] = trainer if everything else {k: trainer[k] for k in ("precision",) if k in trainer}
     store, notes = ConfigStore.instance(), _notes(checkpoint["file"])
-    nodes = {group: _interpolated(node, notes.get(group)) for group, node in nodes.items()}
-    whole = _interpolated(whole, notes)
+    nodes = {group: _interpolate(node, notes.get(group)) for group, node in nodes.items()}
+    whole = _interpolate(whole, notes)
     if portable and checkpoint.get(KEY) is not None:
         nodes, whole = _without_outside(nodes), _without_outside(whole)
     for group, node in nodes.items():
@@ -226,18 +226,18 @@ def _notes(file: Path) -> dict[str, Any]:
     """The configuration that Hydra noted in the folder of the run that wrote a checkpoint; empty without one."""
     try:
         notes = files.load_foreign(file.parent.parent / ".hydra" / "config.yaml")
-        followed: dict[str, Any] = _followed(notes, notes)
+        followed: dict[str, Any] = _follow(notes, notes)
         return followed
     except Exception:  # many kinds, for a file that may hold anything
         return {}
 
 
-def _followed(node: Any, notes: Mapping[str, Any]) -> Any:
+def _follow(node: Any, notes: Mapping[str, Any]) -> Any:
     """The node, in which a value that is nothing but the name of another one, as `${task.embeddings}`, is that one."""
     if isinstance(node, Mapping):
-        return {key: _followed(value, notes) for key, value in node.items()}
+        return {key: _follow(value, notes) for key, value in node.items()}
     if isinstance(node, list):
-        return [_followed(value, notes) for value in node]
+        return [_follow(value, notes) for value in node]
     if isinstance(node, str) and (name := _REFERENCE.fullmatch(node)):
         value: Any = notes
         for key in name[1].split("."):
@@ -246,15 +246,15 @@ def _followed(node: Any, notes: Mapping[str, Any]) -> Any:
     return node
 
 
-def _interpolated(node: Any, notes: Any) -> Any:
+def _interpolate(node: Any, notes: Any) -> Any:
     """The node, in which the places that values name are those of this run, and paths outside of them those of the
     notes, where these are still there."""
     if isinstance(node, Mapping):
         inner = notes if isinstance(notes, Mapping) else {}
-        return {key: _interpolated(value, inner.get(key)) for key, value in node.items()}
+        return {key: _interpolate(value, inner.get(key)) for key, value in node.items()}
     if isinstance(node, list):
         each = notes if isinstance(notes, list) and len(notes) == len(node) else [None] * len(node)
-        return [_interpolated(value, note) for value, note in zip(node, each, strict=True)]
+        return [_interpolate(value, note) for value, note in zip(node, each, strict=True)]
     if isinstance(node, str) and (place := _PLACE.match(node)) and place[1] in PLACES:
         return f"${{{place[1]}}}{node[place.end() :]}"
     return notes if isinstance(node, str) and _is_that_path(notes, node) else node

@@ -289,10 +289,10 @@ def _smooth(
     """A function that is 1 at 0. Args: coefficients: of the power series of its derivative."""
     if not is_followed(square):
         return _Smooth.apply(square, value, slope, coefficients)
-    return _joined(square, [1.0, *(k / n for n, k in enumerate(coefficients, 1))], value(square.clamp_min(_SMALL)))
+    return _join(square, [1.0, *(k / n for n, k in enumerate(coefficients, 1))], value(square.clamp_min(_SMALL)))
 
 
-def _joined(square: Tensor, coefficients: list[float], closed: Tensor) -> Tensor:
+def _join(square: Tensor, coefficients: list[float], closed: Tensor) -> Tensor:
     """The power series where the square is small, else the closed form."""
     small = square.clamp_max(_SMALL)
     series = torch.full_like(square, coefficients[-1])
@@ -363,7 +363,7 @@ def artanhc(gap: Tensor) -> Tensor:
     square = 1 - gap
     r = square.clamp_min(_SMALL).sqrt()
     closed = (2 * (r + r * r) / gap).log1p() / (2 * r)
-    return _joined(square, [1 / (2 * n + 1) for n in range(11)], closed)
+    return _join(square, [1 / (2 * n + 1) for n in range(11)], closed)
 
 
 def inverse_softplus(value: float) -> float:

@@ -134,12 +134,12 @@ def _define(cls: type[Operator], schema: str) -> None:
     _library.impl(cls.name, _autograd_kernel(cls, n_fixed), "Autograd", with_keyset=True)
 
 
-def _packed(arguments: Arguments, n_fixed: int | None) -> Arguments:
+def _pack(arguments: Arguments, n_fixed: int | None) -> Arguments:
     """The arguments of an operator as its schema has them: those from number `n_fixed` on are a list."""
     return arguments if n_fixed is None else (*arguments[:n_fixed], list(arguments[n_fixed:]))
 
 
-def _unpacked(arguments: Arguments, n_fixed: int | None) -> Arguments:
+def _unpack(arguments: Arguments, n_fixed: int | None) -> Arguments:
     return arguments if n_fixed is None else (*arguments[:-1], *arguments[-1])
 
 
@@ -150,7 +150,7 @@ class _Kernels:
         self.cls, self.n_fixed, self.single = cls, n_fixed, single
 
     def results(self, *arguments: Any) -> Any:
-        cls, flat = self.cls, _unpacked(arguments, self.n_fixed)
+        cls, flat = self.cls, _unpack(arguments, self.n_fixed)
         cls.check(*flat)
         with torch.no_grad():
             fits = switch.fast() and cls.fits(*flat)
@@ -159,14 +159,14 @@ class _Kernels:
         return _fresh(out, flat) if self.single else tuple(_fresh(o, flat) for o in out)
 
     def fake_results(self, *arguments: Any) -> Any:
-        flat = _unpacked(arguments, self.n_fixed)
+        flat = _unpack(arguments, self.n_fixed)
         _check_devices(self.cls.name, flat)
         out = (self.cls.fake or self.cls.plain)(*flat)
         return _empty(out) if self.single else tuple(map(_empty, out))
 
     def gradients(self, *arguments: Any) -> list[Tensor]:
         *inputs, grads, needs = arguments
-        cls, flat = self.cls, _unpacked(tuple(inputs), self.n_fixed)
+        cls, flat = self.cls, _unpack(tuple(inputs), self.n_fixed)
         grads = [g.contiguous() for g in grads]
         with _autograd(), torch.no_grad():
             if switch.fast() and cls.fits(*flat):
@@ -183,7 +183,7 @@ class _Kernels:
 
     def fake_gradients(self, *arguments: Any) -> list[Tensor]:
         *inputs, _, needs = arguments
-        flat = _unpacked(tuple(inputs), self.n_fixed)
+        flat = _unpack(tuple(inputs), self.n_fixed)
         return [_empty(a) for a, need in zip(flat, needs, strict=True) if need]
 
 
@@ -193,7 +193,7 @@ def _autograd_kernel(cls: type[Operator], n_fixed: int | None) -> Callable[..., 
     grad_op = getattr(torch.ops.hyperbolic, f"{cls.name}_grad").default
 
     def keep(ctx: Any, inputs: Arguments, output: Any) -> None:
-        flat = _unpacked(inputs, n_fixed)
+        flat = _unpack(inputs, n_fixed)
         tensors, ctx.others = fusion.part(flat)
         ctx.save_for_backward(*tensors)
         wants = ctx.needs_input_grad[: len(inputs)]
@@ -207,16 +207,16 @@ def _autograd_kernel(cls: type[Operator], n_fixed: int | None) -> Callable[..., 
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             result = fusion.gradients(cls.plain, flat, list(grads), ctx.needs)
         else:
-            values = iter(grad_op(*_packed(tuple(flat), n_fixed), list(grads), ctx.needs))
+            values = iter(grad_op(*_pack(tuple(flat), n_fixed), list(grads), ctx.needs))
             result = tuple(next(values) if need else None for need in ctx.needs)
-        return _packed(tuple(result), n_fixed)
+        return _pack(tuple(result), n_fixed)
 
     differentiable = make_autograd_impl(op, Info(backward, keep))  # what torch.library.register_autograd registers
 
     def of_transforms(keys: Any, *arguments: Any) -> Any:
         """PyTorch's kernel of `backward` has no forward-mode derivative."""
         if switch.is_transformed():
-            return cls.plain(*_unpacked(arguments, n_fixed))
+            return cls.plain(*_unpack(arguments, n_fixed))
         return differentiable(keys, *arguments)
 
     return of_transforms
@@ -243,7 +243,7 @@ def _runner(cls: type[Operator], n_fixed: int | None, devices: Sequence[str]) ->
             if not torch.compiler.is_compiling():
                 _check_devices(name, arguments)
             whole = is_opaque and kind in devices and not fuses and switch.fast()
-            return op(*_packed(arguments, n_fixed)) if whole else plain(*arguments)
+            return op(*_pack(arguments, n_fixed)) if whole else plain(*arguments)
         if fuses and switch.fast():
             return fused(*arguments)
         if not switch.fast() or not fits(*arguments):

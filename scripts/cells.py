@@ -47,7 +47,7 @@ def blocks(layout: Layout, cells: Cells) -> list[Block]:
 def cell_lines(layout: Layout, row: str, column: str, runs: list[Record]) -> list[str]:
     """What a cell says, line by line: the paper's value, ours, the difference in points, the paper's protocol."""
     value, metric = layout.published.get((row, column)), layout.metrics[column]
-    lines = [f"{layout.of_paper} {_quoted(layout, row, column)}"]
+    lines = [f"{layout.of_paper} {_quote(layout, row, column)}"]
     if not runs:
         return [*lines, _why_empty(layout, row)]
     values = [layout.scale * run["metrics"][metric] for run in runs]
@@ -69,7 +69,7 @@ def row_lines(layout: Layout, row: str, columns: list[str], runs: list[Record], 
     """
     paper = any((row, column) in layout.published for column in layout.columns)
     labels = [layout.of_paper if paper else "not in the paper"]
-    cells = [[_quoted(layout, row, column)] for column in columns]
+    cells = [[_quote(layout, row, column)] for column in columns]
     size = layout.parameters.get(row)
     sizes_cell = ["–" if size is None else f"{size / 1e6:.1f}M"]
     if not runs:
@@ -223,7 +223,7 @@ def sources(run: Record) -> list[str]:
     return [name for name in run["data"].get("sources") or () if name not in ("dev", "test")]
 
 
-def _quoted(layout: Layout, row: str, column: str) -> str:
+def _quote(layout: Layout, row: str, column: str) -> str:
     if (row, column) not in layout.published:
         return "–"
     value, interval = layout.published[row, column], layout.intervals.get((row, column))

@@ -168,7 +168,7 @@ def _eager(s: Subject) -> None:
     assert all(t.isfinite().all() for t in s.gradients(_First(s)))
 
 
-def _compiled(s: Subject, backend: str = "aot_eager") -> None:
+def _compile(s: Subject, backend: str = "aot_eager") -> None:
     """The graph of both passes that Inductor would get, run as it is."""
     torch._dynamo.reset()
     module = _First(s)
@@ -177,7 +177,7 @@ def _compiled(s: Subject, backend: str = "aot_eager") -> None:
         torch.testing.assert_close(actual, expected, rtol=1e-7, atol=1e-9)
 
 
-def _exported(s: Subject) -> None:
+def _export(s: Subject) -> None:
     batch = None if s.whole else torch.export.Dim("batch", min=2, max=1 << 16)
     module, inputs = _First(s), tuple(x.detach() for x in s.inputs)
     fixed = {name: value for name, value in s.fixed.items() if isinstance(value, Tensor)}
@@ -203,7 +203,7 @@ class _Positional(nn.Module):
         return _first(self.layer(*inputs[:n], **dict(zip(self.names, inputs[n:], strict=True)), **self.others))
 
 
-def _traced(s: Subject) -> None:
+def _trace(s: Subject) -> None:
     module = _First(s)
     inputs = tuple(x.detach() for x in s.inputs)
     with torch.no_grad(), warnings.catch_warnings():
@@ -213,7 +213,7 @@ def _traced(s: Subject) -> None:
         torch.testing.assert_close(traced(*other), module(*other))
 
 
-def _vmapped(s: Subject) -> None:
+def _vmap(s: Subject) -> None:
     several = [torch.stack([x.detach(), x.detach().flip(0)]) for x in s.inputs]
     actual = torch.func.vmap(lambda *inputs: s.call(s.parameters, *inputs))(*several)
     expected = torch.stack([s.call(s.parameters, *(x[i] for x in several)) for i in range(2)])
@@ -304,7 +304,7 @@ def _is_float(value: Any) -> bool:
     return isinstance(value, Tensor) and value.is_floating_point()
 
 
-def _pickled(s: Subject) -> None:
+def _pickle(s: Subject) -> None:
     if isinstance(s.layer, _Formula):
         return
     again = pickle.loads(pickle.dumps(s.layer))
@@ -313,18 +313,18 @@ def _pickled(s: Subject) -> None:
 
 CHECKS: dict[str, Callable[[Subject], None]] = {
     "eager": _eager,
-    "fullgraph": _compiled,
-    "compile": lambda s: _compiled(s, backend="inductor"),  # ten seconds a layer
-    "export": _exported,
-    "trace": _traced,
-    "vmap": _vmapped,
+    "fullgraph": _compile,
+    "compile": lambda s: _compile(s, backend="inductor"),  # ten seconds a layer
+    "export": _export,
+    "trace": _trace,
+    "vmap": _vmap,
     "jvp": _jvp,
     "per-sample": _per_sample,
     "twice": _twice,
     "meta": _on_meta,
     "fake": _fake,
     "autocast": _autocast,
-    "pickle": _pickled,
+    "pickle": _pickle,
 }
 
 

@@ -208,13 +208,13 @@ def differences(old: str, new: str) -> list[str]:
     The line of versions may differ; columns of libraries that are not installed are left out.
     """
     absent = [library for library in LIBRARIES if not installed(library)]
-    before, after = (_compared(text, absent) for text in (old, new))
+    before, after = (_lines_to_compare(text, absent) for text in (old, new))
     if len(before) != len(after):
         return [f"{len(before)} lines instead of {len(after)}"]
     return [line for a, b in zip(before, after, strict=True) if not _same(a, b) for line in (f"- {a}", f"+ {b}")]
 
 
-def _compared(text: str, absent: list[str]) -> list[str]:
+def _lines_to_compare(text: str, absent: list[str]) -> list[str]:
     lines, columns = [], None
     for line in text.splitlines():
         if line.startswith(VERSIONS):

@@ -162,7 +162,7 @@ class TrainBatches:
                 for k in range(count):
                     yield order[k * self.batch_size : (k + 1) * self.batch_size]
             elif self.shuffle == "buckets":
-                order = torch.from_numpy(self._sorted(draw.permutation(examples)))
+                order = torch.from_numpy(self._sort(draw.permutation(examples)))
                 full = examples // self.batch_size
                 for k in (*draw.permutation(full), *range(full, count)):
                     yield order[k * self.batch_size : (k + 1) * self.batch_size]
@@ -171,7 +171,7 @@ class TrainBatches:
                     batch = torch.arange(k * self.batch_size, (k + 1) * self.batch_size)
                     yield batch % examples if self.fill else batch[batch < examples]
 
-    def _sorted(self, order: np.ndarray) -> np.ndarray:
+    def _sort(self, order: np.ndarray) -> np.ndarray:
         """The examples of each BUCKET batches by size, equal ones as they were."""
         sizes = _sizes(self.split)[order].sum(-1)
         return order[np.lexsort([sizes, np.arange(len(order)) // (BUCKET * self.batch_size)])]

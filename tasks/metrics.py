@@ -33,7 +33,7 @@ def filtered_rank_bounds(scores: Tensor, target: Tensor, answers: Answers | Tens
         ValueError: shapes that do not fit, an index that is no candidate.
         Diverged: a target whose score is NaN.
     """
-    batch, candidates = _checked(scores, target)
+    batch, candidates = _check(scores, target)
     row, index = _entries(answers, target, batch, candidates)
     bar = scores.gather(1, target.unsqueeze(1))
     if bar.isnan().any():
@@ -51,7 +51,7 @@ def filtered_rank_bounds(scores: Tensor, target: Tensor, answers: Answers | Tens
     return count(torch.le) + 1, count(torch.lt)
 
 
-def _checked(scores: Tensor, target: Tensor) -> tuple[int, int]:
+def _check(scores: Tensor, target: Tensor) -> tuple[int, int]:
     if scores.dim() != 2 or target.shape != scores.shape[:1]:
         raise ValueError(
             f"filtered ranks: takes scores (B, E) and target (B,), got the shapes {tuple(scores.shape)} and "

@@ -85,7 +85,7 @@ def fit(
         begun = [file for file in (states / LAST, checkpoint and checkpoint["file"]) if file and file.exists()]
         return f"go on with {resuming.word(begun[0])}" if begun else "nothing was saved yet"
 
-    with _guarded(trainer, hint, lambda: f"Interrupted at step {trainer.global_step}; {hint()}."):
+    with _guard(trainer, hint, lambda: f"Interrupted at step {trainer.global_step}; {hint()}."):
         _train(trainer, task, data, checkpoint, states)
         _conclude(trainer, task, data, states, watchers, validates=trainer.limit_val_batches != 0)
         metrics, selection = _select(trainer, task, data, states, watchers, averages=options.average_last is not None)
@@ -130,7 +130,7 @@ def _watchers(
 
 
 @contextlib.contextmanager
-def _guarded(trainer: pl.Trainer, hint: Callable[[], str], message: Callable[[], str]) -> Iterator[None]:
+def _guard(trainer: pl.Trainer, hint: Callable[[], str], message: Callable[[], str]) -> Iterator[None]:
     """Several processes end together, and Ctrl-C with a message. hint: what to do next, where another process died."""
     with without_advice(), processes.together(trainer, hint), ends_with_a_message(message):
         yield
@@ -207,7 +207,7 @@ def test(
     build_kernels(trainer)
     log_settings(trainer, task.origin.config)
     start = time.perf_counter()
-    with _guarded(trainer, lambda: "no result was written", lambda: ""):
+    with _guard(trainer, lambda: "no result was written", lambda: ""):
         trainer.test(task, datamodule=data, verbose=False)
     seconds = time.perf_counter() - start
     return Outcome(

@@ -142,7 +142,7 @@ class _Reader:
         parts = [line.partition(b" ") for line in lines]
         if all(word and rest.count(b" ") == d - 1 for word, _, rest in parts):
             numbers = _numbers(b" ".join([rest for _, _, rest in parts]))
-            words = _decoded([word for word, _, _ in parts])
+            words = _decode([word for word, _, _ in parts])
             new = len(set(words)) == len(lines) and self.index.keys().isdisjoint(words)
             if new and len(numbers) == len(lines) * d and np.isfinite(numbers).all():
                 self.index.update(zip(words, range(self.line + 1, self.line + 1 + len(words)), strict=True))
@@ -182,7 +182,7 @@ def _numbers(text: bytes) -> np.ndarray:
             return np.empty(0)
 
 
-def _decoded(words: list[bytes]) -> list[str]:
+def _decode(words: list[bytes]) -> list[str]:
     try:
         return b"\n".join(words).decode("utf-8").split("\n")
     except UnicodeDecodeError:

@@ -71,7 +71,7 @@ def test_euclidean_records_without_an_activation_are_of_another_network():
 
 
 def test_a_run_keeps_its_own_hydra(record):
-    matching._composed.cache_clear()
+    matching._compose.cache_clear()
     matching._settings.cache_clear()
     with initialize_config_dir(str(files.FOLDER), job_name="outer", version_base="1.3"):
         outer = GlobalHydra.instance().hydra

@@ -501,24 +501,24 @@ def test_points_that_runs_share_are_where_this_run_has_them(tmp_path):
 
 
 def test_notes_of_a_run_are_no_more_than_places_of_its_own_files(tmp_path):
-    from configs.stored import _interpolated
+    from configs.stored import _interpolate
 
     kept = {"a": "<outside>/x", "b": ["<outside>/y"], "c": "<outside>/z"}
     (tmp_path / "x").mkdir()
     noted = {"a": str(tmp_path / "x"), "b": ["${oc.env:HOME}/y"], "c": "/etc/passwd"}
-    assert _interpolated(kept, noted) == kept | {"a": str(tmp_path / "x")}
+    assert _interpolate(kept, noted) == kept | {"a": str(tmp_path / "x")}
 
 
 def test_a_path_in_the_folder_of_the_run_is_the_noted_one_unless_it_names_another_file(tmp_path, monkeypatch):
     """Word vectors are looked for below the folder of data."""
-    from configs.stored import _interpolated
+    from configs.stored import _interpolate
 
     for place in ("here", "there"):
         (tmp_path / place).mkdir()
         (tmp_path / place / "vectors.txt").write_text("a 1\n")
     monkeypatch.chdir(tmp_path / "here")
     for place, expected in (("here", str(tmp_path / "here" / "vectors.txt")), ("there", "vectors.txt")):
-        assert _interpolated("vectors.txt", str(tmp_path / place / "vectors.txt")) == expected
+        assert _interpolate("vectors.txt", str(tmp_path / place / "vectors.txt")) == expected
 
 
 @pytest.mark.parametrize("text", ["a: &a {b: c}\nd: *a\n", "a: b\n" + "#" * 1_000_000, "- a\n", "[" * 99_999])

@@ -21,10 +21,10 @@ _HALF = math.sqrt(0.5)
 
 def _linear(d_in: int, d_out: int, keep: float = 1.0) -> nn.Module:
     """A linear layer with weights from N(0, keep / d_in) and weight normalisation; keep: share that dropout leaves."""
-    return _normalised(nn.Linear(d_in, d_out), math.sqrt(keep / d_in))
+    return _normalise(nn.Linear(d_in, d_out), math.sqrt(keep / d_in))
 
 
-def _normalised(layer: nn.Linear | nn.Conv1d, std: float) -> nn.Module:
+def _normalise(layer: nn.Linear | nn.Conv1d, std: float) -> nn.Module:
     """The layer with weight normalisation; weights from N(0, std^2), biases 0."""
     nn.init.normal_(layer.weight, std=std)
     if layer.bias is not None:
@@ -42,7 +42,7 @@ class _GatedConvolution(nn.Module):
     def __init__(self, d: int, kernel_size: int, keep: float):
         super().__init__()
         std = math.sqrt(4 * keep / (kernel_size * d))
-        self.convolution = _normalised(nn.Conv1d(d, 2 * d, kernel_size), std)
+        self.convolution = _normalise(nn.Conv1d(d, 2 * d, kernel_size), std)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T + k - 1, d) -> (B, T, d)."""

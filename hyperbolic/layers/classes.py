@@ -85,8 +85,8 @@ class ClassLogits(PointLayer):
                 f"{tuple(x.shape)} and {tuple(targets.shape)}"
             )
         self._check_weights(batch, row_weights, groups)
-        classes = self._checked(classes)
-        lifted, w, scale, bias = self._sampled(x, classes)
+        classes = self._check(classes)
+        lifted, w, scale, bias = self._sample(x, classes)
         if _integer(targets):
             targets = self._lists(targets.long())
             targets = distinct(targets if classes is None else self._places(classes)[targets])
@@ -131,8 +131,8 @@ class ClassLogits(PointLayer):
             counted_targets = target[target != ignore_index]
             self._check_classes(counted_targets, "target class", _within(counted_targets, 0, self.n_classes))
         target, counted = _counted_targets(target, ignore_index, self.n_classes)
-        classes = self._checked(classes)
-        lifted, w, scale, bias = self._sampled(x, classes)
+        classes = self._check(classes)
+        lifted, w, scale, bias = self._sample(x, classes)
         if classes is not None:
             place = self._places(classes)[target]
             is_absent = counted & (place < 0)
@@ -142,13 +142,13 @@ class ClassLogits(PointLayer):
             lifted.reshape(-1, lifted.shape[-1]), w, scale, bias, target.flatten(), counted.flatten(), label_smoothing
         )
 
-    def _sampled(self, x: Tensor, classes: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    def _sample(self, x: Tensor, classes: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         lifted, w, scale, bias = self.operands(x)
         if classes is None:
             return lifted, w, scale, bias
         return lifted, w[classes], None if scale is None else scale[classes], None if bias is None else bias[classes]
 
-    def _checked(self, classes: Tensor | None) -> Tensor | None:
+    def _check(self, classes: Tensor | None) -> Tensor | None:
         """``classes`` as long numbers, after a check that they exist and are distinct."""
         if classes is None:
             return None

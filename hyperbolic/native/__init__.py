@@ -40,7 +40,7 @@ _PARALLEL = ("-fopenmp",)
 _NO_OPENMP = re.compile(r"openmp|gomp|omp\.h|-l\w*omp|'omp'", re.IGNORECASE)  # in what a compiler says
 _SUFFIX = {torch.float32: "_float", torch.float64: "_double"}  # of functions that there are of both dtypes
 _NO_COMPILER = "there is no C++ compiler (g++, clang++ or $CXX)"
-_loaded: dict[str, ctypes.CDLL | None] = {}
+_load: dict[str, ctypes.CDLL | None] = {}
 _running: set[subprocess.Popen[str]] = set()  # compilers
 
 
@@ -144,17 +144,17 @@ def _array(numbers: Any, target: torch.dtype | Pointers) -> ctypes.Array[Any]:
 
 def library(name: str) -> ctypes.CDLL | None:
     """The functions of ``name.cpp``; None where it cannot be built, which is warned of once."""
-    if name not in _loaded:
+    if name not in _load:
         try:
-            _loaded[name] = ctypes.CDLL(str(compile_source(name)))
+            _load[name] = ctypes.CDLL(str(compile_source(name)))
         except (OSError, subprocess.SubprocessError) as error:
             _give_up(name, error)
-    return _loaded[name]
+    return _load[name]
 
 
 def _give_up(name: str, error: Exception) -> None:
     """There is no library of this source, or of any where it has no name: the first time a warning says why."""
-    first, _loaded[name] = None not in _loaded.values(), None
+    first, _load[name] = None not in _load.values(), None
     if first:
         reason = (getattr(error, "stderr", None) or str(error)).strip()[-500:]
         warnings.warn(

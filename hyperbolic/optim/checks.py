@@ -62,12 +62,12 @@ def check_state(number: int, p: Tensor, state: dict[str, Any]) -> None:
             continue
         require(key in shapes, f"{place} is unknown; there are step, {', '.join(shapes)}")
         dense = isinstance(value, Tensor) and value.layout is torch.strided and value.is_floating_point()
-        require(dense, f"{place} must be a dense tensor of floating-point numbers, got {_described(value)}")
+        require(dense, f"{place} must be a dense tensor of floating-point numbers, got {_describe(value)}")
         fits = tuple(value.shape) == tuple(shapes[key])
         require(fits, f"{place} has shape {tuple(value.shape)} and needs {tuple(shapes[key])}")
         require(bool(value.isfinite().all()), f"{place} is not finite")
         require(key == "momentum" or bool((value >= 0).all()), f"{place} has a negative square")
 
 
-def _described(value: object) -> str:
+def _describe(value: object) -> str:
     return f"{value.layout} of {value.dtype}" if isinstance(value, Tensor) else f"a {type(value).__name__}"

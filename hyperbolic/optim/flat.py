@@ -34,14 +34,14 @@ def adam(params: list[Tensor], grads: list[Tensor], states: list[State], group: 
             plain.append(i)
     for (dtype, device, step), bucket in fused.items():
         some = [grads[i] for i in bucket]
-        some = some if bounded else _bounded(some, dtype, device)
+        some = some if bounded else _bound(some, dtype, device)
         number = torch.full((), step, dtype=torch.float32, device=device)
-        _adam_fused([params[i] for i in bucket], some, [states[i] for i in bucket], number, group)
+        _fuse_adam([params[i] for i in bucket], some, [states[i] for i in bucket], number, group)
     if plain:
         _adam_foreach([params[i] for i in plain], [grads[i] for i in plain], [states[i] for i in plain], group)
 
 
-def _bounded(grads: list[Tensor], dtype: torch.dtype, device: torch.device) -> list[Tensor]:
+def _bound(grads: list[Tensor], dtype: torch.dtype, device: torch.device) -> list[Tensor]:
     """Gradients cut to a quarter of the largest number: the fused kernel forms ``grad - momentum``."""
     most = torch.finfo(dtype).max / 4
     if device.type == "cpu":  # elsewhere looking at the numbers would wait for the device
@@ -53,7 +53,7 @@ def _bounded(grads: list[Tensor], dtype: torch.dtype, device: torch.device) -> l
     return cut
 
 
-def _adam_fused(
+def _fuse_adam(
     params: list[Tensor], grads: list[Tensor], states: list[State], step: Tensor, group: dict[str, Any]
 ) -> None:
     """One pass over memory, by PyTorch's own kernel."""

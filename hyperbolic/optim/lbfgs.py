@@ -78,7 +78,7 @@ class RiemannianLBFGS(torch.optim.Optimizer):
             flat = [_coordinates(p).clone().requires_grad_() for p in params]
 
         def evaluate() -> Any:
-            moved = [_placed(p, v) for p, v in zip(params, flat, strict=True)]
+            moved = [_place(p, v) for p, v in zip(params, flat, strict=True)]
             with torch.no_grad():
                 for p, x in zip(params, moved, strict=True):
                     p.copy_(x)
@@ -95,7 +95,7 @@ class RiemannianLBFGS(torch.optim.Optimizer):
         loss = inner.step(evaluate)
         with torch.no_grad():
             for p, v in zip(params, flat, strict=True):
-                p.copy_(_placed(p, v))
+                p.copy_(_place(p, v))
         return loss
 
 
@@ -105,7 +105,7 @@ def _coordinates(p: Tensor) -> Tensor:
     return x if manifold is None else manifold.logmap0(x)
 
 
-def _placed(p: Tensor, v: Tensor) -> Tensor:
+def _place(p: Tensor, v: Tensor) -> Tensor:
     """The parameter that has the flat coordinates v, which itself where it is Euclidean."""
     manifold = manifold_of(p)
     if manifold is None:

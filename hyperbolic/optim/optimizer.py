@@ -196,7 +196,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
                     for name, value in new_state(p, group).items() if _lacks_state(state, group) else ():
                         state.setdefault(name, value)
         if not self._step_in_few_launches(grads):
-            grads = self._clipped(grads)
+            grads = self._clip(grads)
             groups = [({p: grads[p] for p in group["params"] if p in grads}, group) for group in self.param_groups]
             for some, group in groups:
                 self._step_curved(some, group)
@@ -218,7 +218,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
                     grads[p] = gradients.read(p, p.grad, lazy, touched.get(p))
         return grads
 
-    def _clipped(self, grads: dict[Tensor, Gradient]) -> dict[Tensor, Gradient]:
+    def _clip(self, grads: dict[Tensor, Gradient]) -> dict[Tensor, Gradient]:
         """Gradients after clipping, without changing ``p.grad``."""
         if self.max_grad_norm is None:
             return grads

@@ -60,7 +60,7 @@ def _usable(*tensors: Tensor | None) -> bool:
     return large(*present) and _LIBRARY.readable(*present)
 
 
-def _scaled(scale: Tensor, x: Tensor) -> Tensor:
+def _scale(scale: Tensor, x: Tensor) -> Tensor:
     """``scale x`` in the dtype of x, by C++."""
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
     _LIBRARY.run("row_scale", scale.contiguous(), x.contiguous(), out, scale.numel(), x.shape[-1])
@@ -91,9 +91,9 @@ class RowDot(Operator):
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         x, y = ctx.saved_tensors
         if y is None:
-            return _scaled(2 * grad, x), None
+            return _scale(2 * grad, x), None
         needs_x, needs_y = ctx.needs_input_grad
-        return _scaled(grad, y) if needs_x else None, _scaled(grad, x) if needs_y else None
+        return _scale(grad, y) if needs_x else None, _scale(grad, x) if needs_y else None
 
 
 @operator("row_scale(Tensor scale, Tensor x) -> Tensor")
@@ -113,14 +113,14 @@ class RowScale(Operator):
     @staticmethod
     def forward(ctx: Context, scale: Tensor, x: Tensor) -> Tensor:
         ctx.save_for_backward(scale, x)
-        return _scaled(scale, x)
+        return _scale(scale, x)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         scale, x = ctx.saved_tensors
         needs_scale, needs_x = ctx.needs_input_grad
         if not needs_scale:
-            return None, _scaled(scale, grad)
+            return None, _scale(scale, grad)
         x, grad = x.contiguous(), grad.contiguous()
         grad_scale, grad_x = scale.new_empty(scale.shape), torch.empty_like(x) if needs_x else None
         tensors = (scale.contiguous(), x, grad, grad_scale, grad_x)

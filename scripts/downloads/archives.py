@@ -50,10 +50,10 @@ def unpack(archive: Path, folder: Path, place: Place, max_bytes: int) -> list[Pa
             left -= size  # neither kind of archive gives more bytes of a member than it says
             if left < 0:
                 raise DownloadError(f"{archive}: its files have more than {max_bytes:,} bytes; not the data set.")
-            target_name = place(_checked(name, archive))
+            target_name = place(_check(name, archive))
             if target_name is None or open_member is None:
                 continue
-            target = aside / _checked(str(target_name), archive)
+            target = aside / _check(str(target_name), archive)
             target.parent.mkdir(parents=True, exist_ok=True)
             with open_member() as source, target.open("xb") as file:
                 shutil.copyfileobj(source, file)
@@ -68,7 +68,7 @@ def unpack(archive: Path, folder: Path, place: Place, max_bytes: int) -> list[Pa
     return [folder / name for name in files]
 
 
-def _checked(name: str, archive: Path) -> PurePosixPath:
+def _check(name: str, archive: Path) -> PurePosixPath:
     path = PurePosixPath(name)
     is_short = len(name) <= LONGEST_PATH and all(len(os.fsencode(part)) <= LONGEST_NAME for part in path.parts)
     if not name.isprintable() or not is_short:

@@ -139,7 +139,7 @@ def _case(space: str, dtype: str, regime: str, c: float, d: int, row: int) -> Ca
     chart, radius = SPACES[space](c), RADIUS[space, dtype]
     place = _Places(chart, rng, d)
     x, y, step = _REGIMES[regime](place, radius, row, dtype)
-    x, y = (_rounded(chart.lower(point), dtype) for point in (x, y))
+    x, y = (_round(chart.lower(point), dtype) for point in (x, y))
     u = place.step_inside(x, step, radius)
     third = chart.lower(place.at((_radius(chart, x) + _radius(chart, y)) / 2, place.direction()))
     own = ONE / (2 if space == "PoincareBall" else 1) / chart.root
@@ -163,7 +163,7 @@ def _case(space: str, dtype: str, regime: str, c: float, d: int, row: int) -> Ca
     return Case(space, dtype, regime, c, {k: to_bits(value, dtype) for k, value in values.items() if k in needed})
 
 
-def _rounded(x: Vector, dtype: str) -> Vector:
+def _round(x: Vector, dtype: str) -> Vector:
     return exact(from_bits(to_bits(x, dtype), dtype))
 
 

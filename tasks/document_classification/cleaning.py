@@ -12,7 +12,7 @@ _BROKEN = re.compile(r"(?<![&\w])(#\d{2,5}|quot|amp|lt|gt|nbsp|hellip|mdash);")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 
 
-def _unescaped(match: re.Match[str]) -> str:
+def _unescape(match: re.Match[str]) -> str:
     code, letter = match.groups()
     return chr(int(code, 16)) if code else _ESCAPED.get(letter, letter)
 
@@ -20,7 +20,7 @@ def _unescaped(match: re.Match[str]) -> str:
 def _without_escapes(text: str) -> str:
     """Two escapes that are a surrogate pair become one character, half of a pair U+FFFD, and NUL a blank, as neither
     can be written."""
-    text = _ESCAPE.sub(_unescaped, text).replace("\0", " ")
+    text = _ESCAPE.sub(_unescape, text).replace("\0", " ")
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

@@ -215,7 +215,7 @@ class DocumentData(LabelledTexts):
         for _, document, sentences, _ in usable(rows, self.recipe, classes, {s: Faults("skip") for s in SPLITS}):
             if splits[k := next(numbers)] == test:
                 gold = corpus.classes[int(labels[k])]
-                yield NewDocument(_joined(document.texts), sentences, None), {"gold": gold}
+                yield NewDocument(_join(document.texts), sentences, None), {"gold": gold}
 
     def rows(self, split: str) -> Tensor:
         """Which of all prepared documents are those of a split: of train as they were read, of the others the shortest
@@ -320,7 +320,7 @@ class DocumentData(LabelledTexts):
         return self._new(self.form.document(record).texts)
 
     def _new(self, texts: Sequence[str], file: str | None = None) -> NewDocument:
-        return NewDocument(_joined(texts), self.recipe.sentences(texts), file)
+        return NewDocument(_join(texts), self.recipe.sentences(texts), file)
 
     def describe(self, example: NewDocument) -> dict[str, Any]:
         return {"text": example.text} | ({} if example.file is None else {"file": example.file})
@@ -342,5 +342,5 @@ class DocumentData(LabelledTexts):
         return DocumentSplit(documents, rows, torch.zeros_like(rows))
 
 
-def _joined(texts: Sequence[str]) -> str:
+def _join(texts: Sequence[str]) -> str:
     return "\n".join(text for text in texts if text)

@@ -14,7 +14,7 @@ def whole_documents(words: Tensor, lengths: Tensor, sentences: Tensor) -> tuple[
     and lengths (B,)."""
     document = torch.arange(len(sentences), device=words.device).repeat_interleave(sentences)
     sizes = lengths.new_zeros(len(sentences)).index_add(0, document, lengths)
-    return _packed(words[length_mask(lengths, words.shape[1])], sizes)
+    return _pack(words[length_mask(lengths, words.shape[1])], sizes)
 
 
 def with_ngrams(words: Tensor, lengths: Tensor, n: int, first: int, buckets: int) -> tuple[Tensor, Tensor]:
@@ -26,10 +26,10 @@ def with_ngrams(words: Tensor, lengths: Tensor, n: int, first: int, buckets: int
         parts.append(first + (hashed + k).remainder(buckets))
         sizes.append((lengths - k + 1).clamp_min(0))
     inside = torch.cat([length_mask(size, part.shape[1]) for size, part in zip(sizes, parts, strict=True)], 1)
-    return _packed(torch.cat(parts, 1)[inside], torch.stack(sizes).sum(0))
+    return _pack(torch.cat(parts, 1)[inside], torch.stack(sizes).sum(0))
 
 
-def _packed(flat: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
+def _pack(flat: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
     """Sequences of these sizes (B,), which stand one after the other: (B, N), PAD behind the end, and sizes."""
     inside = length_mask(sizes, int(sizes.max()))
     return flat.new_full(inside.shape, PAD).masked_scatter(inside, flat), sizes

@@ -226,8 +226,8 @@ class Examples:
         i = i + self._shift[np.searchsorted(self._ends, i, side="right")]
         spans = self.columns.spans[i].astype(np.int64)
         n_left, n_span, n_characters = spans.T
-        words, lengths = _ragged(self.columns.words, self.columns.word_starts, i, PAD, self._width(self.limits.context))
-        targets, _ = _ragged(self.columns.types, self.columns.type_starts, i, -1, None)
+        words, lengths = _pad(self.columns.words, self.columns.word_starts, i, PAD, self._width(self.limits.context))
+        targets, _ = _pad(self.columns.types, self.columns.type_starts, i, -1, None)
         j = np.arange(words.shape[1])
         after = j - (n_left + n_span)[:, None]
         positions = np.where(after >= 0, after + self.limits.context + 2, IN_MENTION)
@@ -257,7 +257,7 @@ class Examples:
                 yield self.columns.types[starts[0] : starts[-1]], np.diff(starts)
 
 
-def _ragged(
+def _pad(
     values: np.ndarray, starts: np.ndarray, rows: np.ndarray, fill: int, width: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """(B, width) int64 with the values of some rows, filled up at the end, and their lengths (B,)."""

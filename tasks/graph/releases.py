@@ -106,8 +106,8 @@ def disease(folder: Path, name: str, labelled: bool) -> Graph:
     """A simulated epidemic on a tree: <name>.edges.csv, rows `number,number`; <name>.labels.npy; <name>.feats.npz."""
     files = _present(folder, *(f"{name}.{part}" for part in ("edges.csv", "labels.npy", "feats.npz")))
     source = SOURCE.format(name=folder.name)
-    labels = _loaded(files[1], lambda file: np.load(file, allow_pickle=False).astype(np.int64).reshape(-1), source)
-    features = _loaded(files[2], lambda file: dense(file).astype(np.float32), source)
+    labels = _load(files[1], lambda file: np.load(file, allow_pickle=False).astype(np.int64).reshape(-1), source)
+    features = _load(files[2], lambda file: dense(file).astype(np.float32), source)
     return _graph(disease_links(folder, name), files, features, labels if labelled else None, {})
 
 
@@ -116,7 +116,7 @@ def disease_links(folder: Path, name: str) -> Graph:
     (file,) = _present(folder, f"{name}.edges.csv")
     number: dict[str, int] = {}
     pairs = []
-    text = _loaded(file, lambda stream: stream.read().decode(), SOURCE.format(name=folder.name))
+    text = _load(file, lambda stream: stream.read().decode(), SOURCE.format(name=folder.name))
     for k, line in enumerate(text.splitlines(), start=1):
         ends = line.strip().split(",")
         if len(ends) != 2:
@@ -125,7 +125,7 @@ def disease_links(folder: Path, name: str) -> Graph:
     return _links(name, [file], len(number), *undirected(np.array(pairs), len(number), str(file)))
 
 
-def _loaded(path: Path, read: Callable[[BinaryIO], Loaded], source: str) -> Loaded:
+def _load(path: Path, read: Callable[[BinaryIO], Loaded], source: str) -> Loaded:
     try:
         with path.open("rb") as stream:
             return read(stream)

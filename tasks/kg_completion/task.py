@@ -155,12 +155,12 @@ class LinkPredictionTask(Task):
         return scores
 
     def _evaluation(self, batch: dict[str, Tensor]) -> Step:
-        parts = (_ranks(scores, batch["target"][some], answers) for some, scores, answers in self._scored(batch))
+        parts = (_ranks(scores, batch["target"][some], answers) for some, scores, answers in self._score(batch))
         columns = torch.cat([_columns(ranks) for ranks in parts])
         by_relation = columns.new_zeros(2 * self.n, columns.shape[1]).index_add_(0, batch["r"], columns)
         return Step(columns.new_zeros(()), {"examples": len(columns), "ranks": by_relation})
 
-    def _scored(self, batch: dict[str, Tensor]) -> Iterator[tuple[slice, Tensor, tuple[Tensor, Tensor]]]:
+    def _score(self, batch: dict[str, Tensor]) -> Iterator[tuple[slice, Tensor, tuple[Tensor, Tensor]]]:
         """As many of the queries of a batch at a time as BLOCK allows: which they are, their scores (b, E), and their
         known answers, as (offsets, entities)."""
         for start in range(0, len(batch["e"]), size := max(1, BLOCK // len(self.model.entities))):
@@ -216,7 +216,7 @@ class LinkPredictionTask(Task):
         is known, it is among them even so, and its "score" and its filtered "rank" are said."""
         predictions = []
         self.known_triples = self.known_triples.to(batch["e"].device)
-        for some, scores, answers in self._scored(batch):
+        for some, scores, answers in self._score(batch):
             e, r, target, excluded = (batch[key][some] for key in ("e", "r", "target", "excluded"))
             has_target = target >= 0
             places = target.clamp_min(0)  # of a question without one, whose rank and score are not said

@@ -119,7 +119,7 @@ class NliData(LabelledTexts):
 
     def prepared(self) -> Prepared:
         if self._prepared is None:
-            self._prepared = self._generated() if self.folder is None else self._from_files(self.folder)
+            self._prepared = self._generate() if self.folder is None else self._from_files(self.folder)
             for split, fault in self._prepared.faults.items():
                 n = self._prepared.counts[split]["skipped"]
                 rank_zero_only(print)(f"{n:,} lines of {split} were skipped; the first is {fault}.", flush=True)
@@ -139,7 +139,7 @@ class NliData(LabelledTexts):
             raise UserError("task.data.files names no file for train.")
         return from_files(sources, self.recipe, self.cache)
 
-    def _generated(self) -> Prepared:
+    def _generate(self) -> Prepared:
         sizes = self.toy_sizes()
         assert self.toy is not None
         rows = (

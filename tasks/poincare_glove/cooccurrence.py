@@ -53,7 +53,7 @@ def _pairs(
     return np.concatenate(keys), np.concatenate(weights)
 
 
-def _summed(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sum_up(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Each key once, in order, with the sum of its values."""
     if not len(keys):
         return keys, values
@@ -73,7 +73,7 @@ class _Runs:
         self.size = 0
 
     def add(self, keys: np.ndarray, values: np.ndarray) -> None:
-        self.newest.append(_summed(keys, values))
+        self.newest.append(_sum_up(keys, values))
         self.size += len(self.newest[-1][0])
         if self.size > self.in_memory:
             self._join()
@@ -82,7 +82,7 @@ class _Runs:
 
     def _join(self) -> None:
         if len(self.newest) > 1:
-            self.newest = [_summed(*(np.concatenate(c) for c in zip(*self.newest, strict=True)))]
+            self.newest = [_sum_up(*(np.concatenate(c) for c in zip(*self.newest, strict=True)))]
             self.size = len(self.newest[0][0])
 
     def _write(self) -> None:
@@ -106,7 +106,7 @@ class _Runs:
             ends = [len(keys) if mark is None else int(np.searchsorted(keys, mark)) for keys, _ in runs]
             slices = [(k[a:b], v[a:b]) for (k, v), a, b in zip(runs, starts, ends, strict=True)]
             starts = ends
-            keys, values = _summed(*(np.concatenate(column) for column in zip(*slices, strict=True)))
+            keys, values = _sum_up(*(np.concatenate(column) for column in zip(*slices, strict=True)))
             if len(keys):
                 yield keys, values
 

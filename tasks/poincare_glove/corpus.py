@@ -40,7 +40,7 @@ def blocks(path: Path) -> Iterator[Block]:
                 if not data:
                     continue
                 lines = data.split(b"\n")
-                yield Block(_decoded(lines, path, number), number, len(data))
+                yield Block(_decode(lines, path, number), number, len(data))
                 empty = False
                 number += len(lines) - 1
     except FileNotFoundError:
@@ -51,7 +51,7 @@ def blocks(path: Path) -> Iterator[Block]:
         raise UserError(f"The text file {path} is empty; task.data.file needs one with words.")
 
 
-def _decoded(lines: list[bytes], path: Path, number: int) -> list[str]:
+def _decode(lines: list[bytes], path: Path, number: int) -> list[str]:
     try:
         return b"\n".join(lines).decode("utf-8").split("\n")
     except UnicodeDecodeError:

@@ -184,7 +184,7 @@ class ProbingData(TaskData):
     def trees(self) -> dict[str, Trees]:
         """The sentences of each split with their trees, read the first time they are needed."""
         if not self._trees:
-            self._trees = self._generated(self.toy) if self.toy else self._read()
+            self._trees = self._generate(self.toy) if self.toy else self._read()
         return self._trees
 
     def _read(self) -> dict[str, Trees]:
@@ -213,7 +213,7 @@ class ProbingData(TaskData):
         rank_zero_only(print)(punctuation_remark(sentences_by_split, column, self.punctuation), flush=True)
         return trees
 
-    def _generated(self, toy: dict[str, int]) -> dict[str, Trees]:
+    def _generate(self, toy: dict[str, int]) -> dict[str, Trees]:
         trees = {}
         for number, split in enumerate(SPLITS):
             size = whole(f"task.data.sizes.{split}", self.limits[split], 1)

@@ -79,17 +79,17 @@ class Source:
         """In their order; blank lines at the end of aligned files are passed over. Raises UserError, which names file
         and line, where one cannot be used, and where the files have different numbers of lines."""
         if self.fields is None:
-            return self._aligned()
+            return self._align()
         split = self.split if self.by_column else None
         return itertools.starmap(Pair, read_rows(self.paths[0], self.fields, self.header, split))
 
-    def _aligned(self) -> Iterator[Pair]:
+    def _align(self) -> Iterator[Pair]:
         read, ends, blank = [0, 0], [0, 0], 0  # lines of each; those up to the last with a text; blank pairs since then
         for both in itertools.zip_longest(*map(read_lines, self.paths)):
             texts = []
             for side, (line, path) in enumerate(zip(both, self.paths, strict=True)):
                 if line is not None:
-                    read[side], text = _checked(path, line)
+                    read[side], text = _check(path, line)
                     texts.append(text.strip())
             if not any(texts):
                 blank += len(texts) == 2
@@ -133,7 +133,7 @@ def check_train(source: Source, pairs: Iterable[tuple[str, Pair]]) -> None:
     )
 
 
-def _checked(path: Path, line: tuple[int, str | Fault]) -> tuple[int, str]:
+def _check(path: Path, line: tuple[int, str | Fault]) -> tuple[int, str]:
     number, text = line
     if isinstance(text, Fault):
         raise UserError(f"{path}, line {number}: {text}. Correct the line in both files.")
@@ -211,21 +211,21 @@ def find_sources(
     sources = {}
     for split in SPLITS:
         for name in files.get(split, ()):
-            paths = [existing(folder / _named(name, language)) for language in (source, target)]
+            paths = [existing(folder / _name(name, language)) for language in (source, target)]
             if paths[0] is not None and paths[1] is not None:
                 _check_ends(paths[0])
                 _check_ends(paths[1])
                 sources[split] = Source(split, (paths[0], paths[1]))
                 break
             if paths[0] or paths[1]:
-                missing = folder / _named(name, target if paths[0] else source)
+                missing = folder / _name(name, target if paths[0] else source)
                 raise UserError(f"{paths[0] or paths[1]} is there, and {missing} with the other language is not.{hint}")
             if path := next(filter(None, (existing(folder / f"{name}{ending}") for ending in ENDINGS)), None):
                 sources[split] = _table(split, path, source, target)
                 break
     if "train" not in sources:
         names = files.get("train", ())
-        expected = ", ".join(" and ".join(_named(name, k) for k in (source, target)) for name in names)
+        expected = ", ".join(" and ".join(_name(name, k) for k in (source, target)) for name in names)
         tables = ", ".join(f"{name}{ending}" for name in names if LANGUAGE not in name for ending in ENDINGS)
         raise UserError(
             f"{folder} has no training data: expected are {expected}, or a table {tables}, plain or with .gz.{hint} "
@@ -254,7 +254,7 @@ def _splits_of(table: Source) -> dict[str, Source]:
     return {split: replace(table, split=split, by_column=True) for split in SPLITS if counts[split]}
 
 
-def _named(name: str, language: str) -> str:
+def _name(name: str, language: str) -> str:
     return name.replace(LANGUAGE, language) if LANGUAGE in name else f"{name}.{language}"
 
 

@@ -114,14 +114,14 @@ class TextDecoder:
                 rows = [of[i] for i in part]
                 places = alignments(model, source[rows], lengths[rows], [every[i].tokens for i in part])
                 for i, row, own in zip(part, rows, places, strict=True):
-                    names[i] = self._replaced(names[i], every[i].tokens, own, texts[row])
+                    names[i] = self._replace(names[i], every[i].tokens, own, texts[row])
         translations: list[list[Translation]] = [[] for _ in each]
         for row, pieces, hypothesis in zip(of, names, every, strict=True):
             text = self.target.subwords.join(pieces)
             translations[row].append(Translation(text, hypothesis.log_probability, hypothesis.score))
         return translations
 
-    def _replaced(self, names: list[str], tokens: list[int], places: list[int], text: str) -> list[str]:
+    def _replace(self, names: list[str], tokens: list[int], places: list[int], text: str) -> list[str]:
         """The pieces of a translation, with those of the source in the place of unknown ones."""
         pieces = self.source.subwords.split([text])[0]
         # a blank source has no pieces, and one place

@@ -170,7 +170,7 @@ class _Collection:
     def corpus(self) -> Corpus:
         """Nothing can be added afterwards."""
         splits = np.array(self.splits, np.uint8)
-        source, target, vocabularies = self._encoded(splits == SPLITS.index("train"))
+        source, target, vocabularies = self._encode(splits == SPLITS.index("train"))
         model = np.frombuffer(self.subwords.model or b"\0", np.uint8)  # an empty file cannot be mapped
         arrays = Arrays(source[0], source[1], target[0], target[1], splits, model)
         counts = {split: dict(count) for split, count in self.counts.items()}
@@ -181,7 +181,7 @@ class _Collection:
                 counts[split][f"{side}_unknown"] = _unknown(arrays.side(side), chosen)
         return Corpus(arrays, *vocabularies, self.texts, counts, files={}, sha256={})
 
-    def _encoded(self, train: np.ndarray) -> tuple[Ids, Ids, tuple[list[str], list[str]]]:
+    def _encode(self, train: np.ndarray) -> tuple[Ids, Ids, tuple[list[str], list[str]]]:
         """Ids and starts of both sides, and their vocabularies. train: bool (N,), the pairs whose pieces count."""
         if self.stores[0] is not self.stores[1]:
             (a, source), (b, target) = (store.encode(train, self.recipe.min_count) for store in self.stores)

@@ -77,7 +77,7 @@ class SubtreeClassifier(nn.Module):
                 f"task.model.start_at={self._start} is for hyperbolic MLR in the ball; take geometry=poincare."
             )
         manifold = self.classifier.manifold
-        below = self._moved(self.embedded[self._below.to(self.embedded.device)])
+        below = self._move(self.embedded[self._below.to(self.embedded.device)])
         if self._start == "node":
             middle, share = manifold.logmap0(below[int(torch.randint(len(below), ()))]), 0.5
         else:
@@ -89,7 +89,7 @@ class SubtreeClassifier(nn.Module):
     @property
     def points(self) -> Tensor:
         """(N, D) the points of all nodes on `manifold`."""
-        return self._moved(self.embedded)
+        return self._move(self.embedded)
 
     def forward(self, rows: Tensor) -> Tensor:
         """rows (B,) -> logits (B, 2).
@@ -97,7 +97,7 @@ class SubtreeClassifier(nn.Module):
         What the classifier makes of the points alone (`ClassLogits.operands`) is kept for the next call with the same
         tensor: optim=lbfgs computes the loss of one batch hundreds of times, and it is most of the work."""
         known = self._kept is not None and self._kept[0] is rows
-        x = self.to_classifier(self._moved(self.embedded[rows[:1] if known else rows]))
+        x = self.to_classifier(self._move(self.embedded[rows[:1] if known else rows]))
         assert isinstance(self.classifier, ClassLogits)
         operands, w, scale, bias = self.classifier.operands(x)
         if known and self._kept is not None:
@@ -112,7 +112,7 @@ class SubtreeClassifier(nn.Module):
     def _both(self, logits: Tensor) -> Tensor:
         return logits if logits.shape[-1] == 2 else torch.cat([torch.zeros_like(logits), logits], -1)
 
-    def _moved(self, x: Tensor) -> Tensor:
+    def _move(self, x: Tensor) -> Tensor:
         """Points of the file on `manifold`: by the isometry to another model of their space; in the flat space as they
         stand in the ball."""
         if self.source.is_curved and not self.manifold.is_curved:

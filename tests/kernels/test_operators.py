@@ -137,7 +137,7 @@ def test_passes_are_the_plain_formula_in_both_dtypes(name, native_kernels):
                 call, inputs = function(name, tuple(cast))
                 if chosen == "plain":
                     values = list(cast)
-                    call = lambda *t, f=OPERATORS[name].plain, v=values: f(*_replaced(v, t))  # noqa: E731
+                    call = lambda *t, f=OPERATORS[name].plain, v=values: f(*_replace(v, t))  # noqa: E731
                 runs.append(results(call, inputs))
             switch.use_kernels("fast")
             for actual, expected in zip(*runs, strict=True):
@@ -275,7 +275,7 @@ def test_forward_mode_of_the_operator_itself(name, native_kernels):
     tangents = tuple(torch.linspace(0.1, 0.2, t.numel(), dtype=t.dtype).view(t.shape) for t in inputs)
 
     def direct(*tensors: Tensor) -> tuple[Tensor, ...]:
-        values = _replaced(flat(arguments), tensors)
+        values = _replace(flat(arguments), tensors)
         packed = values if n is None else [*values[:n], values[n:]]
         return tuple(outputs(getattr(torch.ops.hyperbolic, name)(*packed)))
 
@@ -295,7 +295,7 @@ def test_neighbours_that_are_none_are_refused(native_kernels):
                 torch.ops.hyperbolic.neighbour_sum(*values[:i], index, *values[i + 1 :])
 
 
-def _replaced(values: list, tensors: tuple) -> list:
+def _replace(values: list, tensors: tuple) -> list:
     rest = iter(tensors)
     return [next(rest) if isinstance(a, Tensor) and a.requires_grad else a for a in values]
 

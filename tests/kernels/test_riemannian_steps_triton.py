@@ -51,7 +51,7 @@ def test_which_tensors_it_is_for(monkeypatch):
 @pytest.mark.parametrize("name", ["x", "grad", "momentum", "square", "largest", "some"])
 def test_other_shapes_are_refused_before_their_addresses_are_taken(name, flat, monkeypatch):
     """As by the kernels in C++; a table whose data were replaced by fewer rows has the moments of more."""
-    monkeypatch.setattr(cuda, "_packed", None)
+    monkeypatch.setattr(cuda, "_pack", None)
     x, some = torch.zeros(5, 3), torch.arange(5)
     square = x if flat else x[:, :1]
     rows = Rows(x, x, x, square, square, some)

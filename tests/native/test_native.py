@@ -30,7 +30,7 @@ def _own_folders(monkeypatch, tmp_path, native_kernels):
     """Sources and cache of each test are its own."""
     monkeypatch.setattr(native, "FOLDER", tmp_path)
     monkeypatch.setattr(native, "SOURCES", tmp_path)
-    monkeypatch.setattr(native, "_loaded", {})
+    monkeypatch.setattr(native, "_load", {})
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
@@ -41,7 +41,7 @@ def test_a_kernel_is_built_once_and_called(tmp_path, monkeypatch):
     native.Library("twice").run("doubled", x, 5)
     assert x.tolist() == [0, 2, 4, 6, 8]
     (built,) = (tmp_path / "cache" / "hyperbolic").glob("*.so")
-    monkeypatch.setattr(native, "_loaded", {})
+    monkeypatch.setattr(native, "_load", {})
     ran, run = [], native._run
     monkeypatch.setattr(native, "_run", lambda command: ran.append(command[1]) or run(command))
     assert native.compile_source("twice") == built

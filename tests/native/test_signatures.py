@@ -45,7 +45,7 @@ F32, F64 = torch.float32, torch.float64
 def example(monkeypatch, tmp_path, native_kernels):
     (tmp_path / "example.cpp").write_text(_EXAMPLE)
     monkeypatch.setattr(native, "SOURCES", tmp_path)
-    monkeypatch.setattr(native, "_loaded", {})
+    monkeypatch.setattr(native, "_load", {})
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return native.Library("example")
 

@@ -50,9 +50,9 @@ def test_fused_and_foreach_are_one_rule(monkeypatch, amsgrad):
     """A transposed tensor takes the second path; both are AdamW's numbers."""
     start = [torch.randn(4, 3, dtype=F64), torch.randn(5, dtype=F64), torch.randn(3, 4, dtype=F64).t()]
     ends, fused = [], []
-    adam_fused = flat._adam_fused
+    adam_fused = flat._fuse_adam
     monkeypatch.setattr(
-        flat, "_adam_fused", lambda params, *rest: fused.append(len(params)) or adam_fused(params, *rest)
+        flat, "_fuse_adam", lambda params, *rest: fused.append(len(params)) or adam_fused(params, *rest)
     )
     for make in (
         lambda p: RiemannianAdam(p, lr=0.03, weight_decay=0.2, amsgrad=amsgrad),

@@ -73,11 +73,11 @@ class ConvE(Bilinear):
         rows = torch.stack([self.entity(h), self.relation(r)], 1)
         image = rows.view(-1, 1, 2 * self.height, self.width)
         if self.training or is_followed(image):  # a number of blocks would fix the size of the batch
-            return self._convolved(image)
+            return self._convolve(image)
         block = max(1, _BLOCK // self.project.in_features)
-        return torch.cat([self._convolved(part) for part in image.split(block)])
+        return torch.cat([self._convolve(part) for part in image.split(block)])
 
-    def _convolved(self, image: Tensor) -> Tensor:
+    def _convolve(self, image: Tensor) -> Tensor:
         x = self.image_drop(normalised(self.image_norm, image))
         x = self.map_drop(normalised(self.map_norm, self.filters(x)).relu())
         x = self.query_drop(self.project(x.flatten(1)))

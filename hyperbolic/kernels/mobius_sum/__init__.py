@@ -26,7 +26,7 @@ def mobius_sum(x: Tensor, c: Tensor, weights: Tensor | None = None, mask: Tensor
     Returns: (..., D), inside the boundary margin. What stands behind the last point that counts does not touch it.
     """
     *lead, steps, size = x.shape
-    points, gap = _weighted(x, weights, c)
+    points, gap = _weigh(x, weights, c)
     last = None
     if mask is not None:
         points, gap = torch.where(mask.unsqueeze(-1), points, 0), torch.where(mask.unsqueeze(-1), gap, 1)
@@ -36,7 +36,7 @@ def mobius_sum(x: Tensor, c: Tensor, weights: Tensor | None = None, mask: Tensor
     return project(c.rsqrt().to(x.dtype) * total.T, c).view(*lead, size)
 
 
-def _weighted(x: Tensor, weights: Tensor | None, c: Tensor) -> tuple[Tensor, Tensor]:
+def _weigh(x: Tensor, weights: Tensor | None, c: Tensor) -> tuple[Tensor, Tensor]:
     """``w (x) x`` and its gaps (..., T, 1)."""
     (bound, least, *_), square = constants(x), sqnorm(x)
     gap = (1 - c * square).clamp_min(least)

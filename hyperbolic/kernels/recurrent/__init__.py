@@ -33,7 +33,7 @@ def mobius_rnn(
     """
     arguments = x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(checked(nonlinearity)), margin
     out: Tensor = passes.Rnn.run(*_with_sizes("mobius_rnn", 1, *arguments))
-    return _padded(out, lengths, x.shape[0])
+    return _pad(out, lengths, x.shape[0])
 
 
 def mobius_gru(
@@ -50,7 +50,7 @@ def mobius_gru(
     """
     arguments = x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(checked(nonlinearity))
     out: Tensor = passes.Gru.run(*_with_sizes("mobius_gru", 3, *arguments))
-    return _padded(out, lengths, x.shape[0])
+    return _pad(out, lengths, x.shape[0])
 
 
 def _with_sizes(name: str, gates: int, *arguments: Any) -> tuple[Any, ...]:
@@ -64,7 +64,7 @@ def _with_sizes(name: str, gates: int, *arguments: Any) -> tuple[Any, ...]:
     return arguments
 
 
-def _padded(out: Tensor, lengths: Tensor | None, streams: int) -> Tensor:
+def _pad(out: Tensor, lengths: Tensor | None, streams: int) -> Tensor:
     """States of a second direction after the end repeat the one at the start, where it is last."""
     if lengths is None or out.shape[0] == streams:
         return out

@@ -85,7 +85,7 @@ def step(jobs: Sequence[Job], max_norm: float | None = None, project: Callable[[
     packed, ends, curvatures = bytearray(), [0] * (jobs[-1].part + 1), dict[int, Tensor]()
     programs = 0
     for job in jobs:
-        packed += _packed(job, programs, _curvature(job.manifold, curvatures))
+        packed += _pack(job, programs, _curvature(job.manifold, curvatures))
         programs += -(-_shape(job.rows, job.manifold)[0] // ROWS)
         ends[job.part] = programs
     device = jobs[0].rows.x.device
@@ -130,7 +130,7 @@ def _shape(rows: Rows, manifold: Manifold | None) -> tuple[int, int]:
     return count // max(1, size), size
 
 
-def _packed(job: Job, first: int, c: Tensor | None) -> bytes:
+def _pack(job: Job, first: int, c: Tensor | None) -> bytes:
     rows, manifold = job.rows, job.manifold
     kind, radius = (int(rows.x.dtype is F64), math.inf) if manifold is None else KINDS[type(manifold)]
     max_radius = math.inf if job.max_radius is None else job.max_radius

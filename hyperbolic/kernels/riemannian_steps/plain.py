@@ -88,7 +88,7 @@ def _step_block(rows: Rows, manifold: Manifold, rule: Rule) -> None:
         g = bounded(manifold.transp(rows.x, x, g))
         m = m if m is None else bounded(manifold.transp(rows.x, x, m))
     scale: Tensor | float = -rule.rate
-    g, square = _measured(x, g, manifold)
+    g, square = _measure(x, g, manifold)
     if v is not None:
         v.mul_(rule.retain).add_(square, alpha=rule.follow)
         v = v if rows.largest is None else torch.maximum(rows.largest, v, out=rows.largest)
@@ -112,7 +112,7 @@ def _step_some(rows: Rows, index: Tensor, manifold: Manifold, rule: Rule) -> Non
             table.index_copy_(0, index, moved)
 
 
-def _measured(x: Tensor, g: Tensor, manifold: Manifold) -> tuple[Tensor, Tensor]:
+def _measure(x: Tensor, g: Tensor, manifold: Manifold) -> tuple[Tensor, Tensor]:
     """g and ``<g, g>_x``, of a g that is shortened where its square overflows."""
     square = manifold.inner(x, wide(g), keepdim=True).clamp_min_(0)
     longest = torch.finfo(x.dtype).max ** 0.5 / 8
