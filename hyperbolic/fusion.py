@@ -97,7 +97,7 @@ def warn_of_gpu(message: str) -> None:
         warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
-def fused(formula: Called) -> Called:
+def fuse(formula: Called) -> Called:
     """Decorator of a formula of a tensor and others, None and numbers: eager code on a GPU gets it compiled.
 
     It is for what layers compute around operators, as a check of indices or a logarithm.

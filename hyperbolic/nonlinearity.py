@@ -15,7 +15,7 @@ NONLINEARITIES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def checked(name: str) -> str:
+def check_nonlinearity(name: str) -> str:
     """``name`` itself.
 
     Raises:

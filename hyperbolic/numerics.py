@@ -85,7 +85,7 @@ def sqnorm(x: Tensor) -> Tensor:
     return row_dot(x, x)
 
 
-def scaled(scale: Tensor, x: Tensor) -> Tensor:
+def rescale(scale: Tensor, x: Tensor) -> Tensor:
     """``scale x`` for float64 row scalars (..., 1): multiplied in float64, in the dtype of x."""
     return row_scale(scale, _full(x))
 

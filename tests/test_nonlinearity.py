@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from hyperbolic.nonlinearity import NONLINEARITIES, checked
+from hyperbolic.nonlinearity import NONLINEARITIES, check_nonlinearity
 
 
 def test_the_functions_are_what_their_names_say():
@@ -12,6 +12,6 @@ def test_the_functions_are_what_their_names_say():
 
 
 def test_checked():
-    assert checked("tanh") == "tanh"
+    assert check_nonlinearity("tanh") == "tanh"
     with pytest.raises(ValueError, match=r"unknown nonlinearity 'gelu'; available: identity, tanh, relu, sigmoid"):
-        checked("gelu")
+        check_nonlinearity("gelu")

@@ -18,7 +18,7 @@ _local = threading.local()
 Blocks = list[tuple[slice, Tensor]]
 
 
-def aligned(size: int) -> int:
+def aligned_size(size: int) -> int:
     """The length of rows, of `size` numbers or a few more, that all begin on a line of the cache. Products that are
     written into rows of another length, as of the d + 1 coordinates of Lorentz points, take up to twice as long."""
     return -(-size // _LINE) * _LINE
@@ -63,11 +63,11 @@ def plus_product(total: Tensor | None, a: Tensor, b: Tensor) -> Tensor:
 
 
 def set_product(out: Tensor, a: Tensor, b: Tensor, add: bool = False) -> None:
-    """``out = a b``, or ``out += a b``, of matrices; by way of rows that are `aligned` where that is faster."""
+    """``out = a b``, or ``out += a b``, of matrices; by way of rows that are of an `aligned_size` where that is faster."""
     size = out.shape[1]
-    if out.numel() <= _SMALL or aligned(size) == size or out.is_cuda:
+    if out.numel() <= _SMALL or aligned_size(size) == size or out.is_cuda:
         out.addmm_(a, b, beta=int(add))
         return
-    for rows, space in row_blocks(out, out.dtype, size=aligned(size), use="products"):
+    for rows, space in row_blocks(out, out.dtype, size=aligned_size(size), use="products"):
         product = torch.mm(a[rows], b, out=space[:, :size])
         out[rows].add_(product) if add else out[rows].copy_(product)

@@ -26,7 +26,7 @@ from hyperbolic.layers.keys import KEYS, TangentLinear
 from hyperbolic.layers.points import PointLayer
 from hyperbolic.layers.positions import check_positions
 from hyperbolic.manifolds import Manifold
-from hyperbolic.nonlinearity import NONLINEARITIES, checked
+from hyperbolic.nonlinearity import NONLINEARITIES, check_nonlinearity
 from hyperbolic.numerics import inverse_softplus
 
 SCORES = ("distance", "squared")
@@ -79,7 +79,7 @@ class DistanceAttention(nn.Module):
         score: "distance": as above; "squared": ``w_i = softmax_i(-d^2(q_i, k_i) / sqrt(d))`` without beta, with the
             squared geodesic distance, or in the Lorentz family the squared Lorentz distance (Chen et al., Eq. 5).
 
-    Subclasses name the linear layer and the table of their family in ``linear`` and ``embedding``, implement ``placed``
+    Subclasses name the linear layer and the table of their family in ``linear`` and ``embedding``, implement ``place``
     and guard ``forward``.
 
     Raises:
@@ -100,14 +100,14 @@ class DistanceAttention(nn.Module):
 
     extra_repr = shows("d", "n_positions")
 
-    def placed(self, x: Tensor, p: Tensor) -> Tensor:
+    def place(self, x: Tensor, p: Tensor) -> Tensor:
         """The points x (..., N, D) with the rows p of the table at their positions."""
         raise NotImplementedError
 
     def pairs(self, x: Tensor, positions: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Queries and keys (..., N, D) of the points x (..., N, D), see :meth:`forward`."""
         if positions is not None and self.positions is not None:
-            x = self.placed(x, self.positions(positions))
+            x = self.place(x, self.positions(positions))
         return self.query(x), self.key(x)
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
@@ -199,7 +199,7 @@ class ContextAttention(PointLayer):
         ):
             check_choice(f"{name_of(self)}.{name}", value, choices)
         self.manifold, self.d, self.score, self.gate = manifold, d, score, gate
-        self.nonlinearity = checked(nonlinearity or ("identity" if manifold.is_curved else "tanh"))
+        self.nonlinearity = check_nonlinearity(nonlinearity or ("identity" if manifold.is_curved else "tanh"))
         self.key = KEYS.get(keys, self.linear)(manifold, d, d)
         start = torch.randn(d) * (context_std / d**0.5)
         on_manifold = manifold.is_curved and not self.tangent

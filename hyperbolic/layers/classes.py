@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from hyperbolic import switch
-from hyperbolic.fusion import fused
+from hyperbolic.fusion import fuse
 from hyperbolic.kernels.class_losses import streamed_bce, streamed_cross_entropy
 from hyperbolic.kernels.mlr import class_logits
 from hyperbolic.layers.description import shows
@@ -239,12 +239,12 @@ def _checks_values(x: Tensor) -> bool:
     return x.device.type == "cpu" and not switch.is_followed(x)
 
 
-@fused
+@fuse
 def _within(index: Tensor, lowest: int, n: int) -> Tensor:
     return ((index >= lowest) & (index < n)).all()
 
 
-@fused
+@fuse
 def _counted_targets(target: Tensor, ignored: int, n: int) -> tuple[Tensor, Tensor]:
     """Targets, 0 for those that are ignored; and which are not. Negative ones become n, which is no class either: on a
     GPU the loss, which looks for its logit, refuses it, where it would count from the end or ignore -100."""

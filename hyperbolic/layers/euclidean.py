@@ -33,7 +33,7 @@ from hyperbolic.layers.initial import glorot, uniform_table
 from hyperbolic.layers.multihead import MultiHead
 from hyperbolic.layers.sequence import Recurrence
 from hyperbolic.manifolds import Euclidean, Manifold
-from hyperbolic.nonlinearity import NONLINEARITIES, checked
+from hyperbolic.nonlinearity import NONLINEARITIES, check_nonlinearity
 
 
 class Linear(nn.Module):
@@ -112,7 +112,7 @@ class Activation(nn.Module):
 
     def __init__(self, manifold: Manifold, fn: str):
         super().__init__()
-        self.manifold, self.fn = manifold, checked(fn)
+        self.manifold, self.fn = manifold, check_nonlinearity(fn)
 
     extra_repr = shows("fn")
 
@@ -176,7 +176,7 @@ class RNNCell(nn.Module):
 
     def __init__(self, manifold: Manifold, d_in: int, d_hidden: int, nonlinearity: str | None = None):
         super().__init__()
-        self.manifold, self.nonlinearity = manifold, checked(nonlinearity or "tanh")
+        self.manifold, self.nonlinearity = manifold, check_nonlinearity(nonlinearity or "tanh")
         self.d_in, self.d_hidden = d_in, d_hidden
         self.weight_ih = nn.Parameter(glorot(torch.empty(1, d_hidden, d_in)))
         self.weight_hh = nn.Parameter(glorot(torch.empty(1, d_hidden, d_hidden)))
@@ -200,7 +200,7 @@ class GRUCell(nn.Module):
 
     def __init__(self, manifold: Manifold, d_in: int, d_hidden: int, nonlinearity: str | None = None):
         super().__init__()
-        self.manifold, self.nonlinearity = manifold, checked(nonlinearity or "tanh")
+        self.manifold, self.nonlinearity = manifold, check_nonlinearity(nonlinearity or "tanh")
         self.d_in, self.d_hidden = d_in, d_hidden
         self.weight_ih = nn.Parameter(glorot(torch.empty(3, d_hidden, d_in)))
         self.weight_hh = nn.Parameter(glorot(torch.empty(3, d_hidden, d_hidden)))
@@ -278,7 +278,7 @@ class Attention(DistanceAttention):
 
     linear, embedding = Linear, Embedding
 
-    def placed(self, x: Tensor, p: Tensor) -> Tensor:
+    def place(self, x: Tensor, p: Tensor) -> Tensor:
         return x + p
 
     forward = takes_points("d", flat=True, full=True)(DistanceAttention.forward)

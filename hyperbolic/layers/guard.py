@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from hyperbolic import switch
-from hyperbolic.fusion import fused
+from hyperbolic.fusion import fuse
 from hyperbolic.layers.family import families_of
 from hyperbolic.manifolds import Manifold
 
@@ -245,7 +245,7 @@ def check_range(layer: nn.Module | None, index: Tensor, low: int, high: int, rul
         raise ValueError(f"{_place(layer)}{rule}, got {least}..{most}{advice}")
 
 
-@fused
+@fuse
 def _inside(index: Tensor, low: int, high: int) -> Tensor:
     return ((index >= low) & (index <= high)).all()
 

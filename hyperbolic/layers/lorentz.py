@@ -33,7 +33,7 @@ from hyperbolic.layers.tangent import GRU, RNN, GRUCell, RNNCell
 from hyperbolic.manifolds import Lorentz
 from hyperbolic.manifolds.charts import lorentz_to_poincare, poincare_to_lorentz
 from hyperbolic.manifolds.lorentz import lorentz_distance2
-from hyperbolic.nonlinearity import NONLINEARITIES, checked
+from hyperbolic.nonlinearity import NONLINEARITIES, check_nonlinearity
 from hyperbolic.numerics import wide
 
 
@@ -84,7 +84,7 @@ class Activation(nn.Module):
 
     def __init__(self, manifold: Lorentz, fn: str):
         super().__init__()
-        self.manifold, self.fn = manifold, checked(fn)
+        self.manifold, self.fn = manifold, check_nonlinearity(fn)
 
     extra_repr = shows("fn")
 

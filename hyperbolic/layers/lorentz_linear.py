@@ -14,7 +14,7 @@ from hyperbolic.layers.constants import ConstantLayer
 from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import check_choice, check_sizes, name_of, takes_points
 from hyperbolic.manifolds import Lorentz
-from hyperbolic.nonlinearity import NONLINEARITIES, checked
+from hyperbolic.nonlinearity import NONLINEARITIES, check_nonlinearity
 from hyperbolic.numerics import SHEET_RADIUS, limit
 
 
@@ -102,7 +102,7 @@ class Linear(ConstantLayer):
     ):
         super().__init__()
         self.manifold, self.d_in, self.d_out, self.heads = manifold, d_in, d_out, heads
-        self.activation, self.drop = checked(activation), nn.Dropout(dropout)
+        self.activation, self.drop = check_nonlinearity(activation), nn.Dropout(dropout)
         self.normalize, self.variant, self.offset = normalize, variant, offset
         preset = _preset(self, variant)
         timed = {

@@ -15,7 +15,7 @@ from hyperbolic.layers.guard import check_features, check_sizes, describe, takes
 from hyperbolic.layers.initial import glorot
 from hyperbolic.layers.points import PointLayer
 from hyperbolic.manifolds import PoincareBall
-from hyperbolic.nonlinearity import NONLINEARITIES, checked
+from hyperbolic.nonlinearity import NONLINEARITIES, check_nonlinearity
 
 
 def ball_parameter(manifold: PoincareBall, *size: int, std: float = 0.0) -> ManifoldParameter:
@@ -74,7 +74,7 @@ class Activation(nn.Module):
 
     def __init__(self, manifold: PoincareBall, fn: str):
         super().__init__()
-        self.manifold, self.fn = manifold, checked(fn)
+        self.manifold, self.fn = manifold, check_nonlinearity(fn)
 
     extra_repr = shows("fn")
 

@@ -17,7 +17,7 @@ from hyperbolic.layers.mobius_linear import Activation, Concat, ball_parameter
 from hyperbolic.layers.points import PointLayer
 from hyperbolic.layers.sequence import Recurrence
 from hyperbolic.manifolds import PoincareBall
-from hyperbolic.nonlinearity import checked
+from hyperbolic.nonlinearity import check_nonlinearity
 
 
 class _Cell(PointLayer):
@@ -26,7 +26,7 @@ class _Cell(PointLayer):
     def __init__(self, manifold: PoincareBall, d_in: int, d_hidden: int, nonlinearity: str | None = None):
         super().__init__()
         self.manifold, self.d_in, self.d_hidden = manifold, d_in, d_hidden
-        self.nonlinearity = checked(nonlinearity or "identity")
+        self.nonlinearity = check_nonlinearity(nonlinearity or "identity")
         self.weight_ih = nn.Parameter(glorot(torch.empty(self.gates, d_hidden, d_in)))
         self.weight_hh = nn.Parameter(glorot(torch.empty(self.gates, d_hidden, d_hidden)))
         self.bias = ball_parameter(manifold, self.gates, d_hidden)

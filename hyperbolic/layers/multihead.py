@@ -33,7 +33,7 @@ class AttentionCache:
         """Number of positions held."""
         return 0 if self.keys is None else self.keys.shape[-2]
 
-    def extended(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values held so far with these (B, n_heads, N, D_head) after them; the cache is left as it is."""
         if self.keys is None or self.values is None:
             return keys, values
@@ -134,7 +134,7 @@ class MultiHead(nn.Module):
         else:
             k, v = self.keys(source), self.values(source)
             if cache is not None:
-                k, v = cache.extended(k, v)
+                k, v = cache.extend(k, v)
         plain = causal and mask is None and past == 0 and length > 1
         visible = None
         if return_weights or not plain:

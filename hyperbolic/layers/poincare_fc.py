@@ -9,9 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hyperbolic.fusion import fused
+from hyperbolic.fusion import fuse
 from hyperbolic.kernels.mlr.plain import arsinh
-from hyperbolic.numerics import BALL_EPS, WIDE, ball_gap, limit, scaled, sqnorm, wide
+from hyperbolic.numerics import BALL_EPS, WIDE, ball_gap, limit, rescale, sqnorm, wide
 
 _TINY = 1e-74  # keeps |z| positive; the inverse of its root is a float32 number
 # Largest argument of sinh: its square is representable, and it is far outside the stated radius.
@@ -37,7 +37,7 @@ def unidirectional_hyperplanes(z: Tensor, r: Tensor | None, c: Tensor) -> tuple[
     return w, norm.squeeze(-1)
 
 
-@fused
+@fuse
 def _coordinates(x: Tensor, w: Tensor, k: Tensor, c: Tensor) -> Tensor:
     """y of x (N, d), W (K, d+1) and k (K,), with ``s = sinh(k arsinh(<X, W>))``.
 
@@ -49,7 +49,7 @@ def _coordinates(x: Tensor, w: Tensor, k: Tensor, c: Tensor) -> Tensor:
     square = sqnorm(s)
     inside = 1 / (1 + (1 + square).sqrt())
     cut = inside.square() * square > bound**2
-    return scaled(torch.where(cut, bound / torch.where(cut, square, 1).sqrt(), inside) * c.rsqrt(), s)
+    return rescale(torch.where(cut, bound / torch.where(cut, square, 1).sqrt(), inside) * c.rsqrt(), s)
 
 
 def poincare_fc(x: Tensor, z: Tensor, r: Tensor | None, c: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from hyperbolic.layers.description import shows
 from hyperbolic.layers.guard import check_choice, check_range, check_sizes, name_of
 from hyperbolic.layers.initial import glorot
 from hyperbolic.manifolds import Manifold
-from hyperbolic.nonlinearity import checked
+from hyperbolic.nonlinearity import check_nonlinearity
 from hyperbolic.switch import is_followed
 from hyperbolic.typing import Context, Function
 
@@ -116,7 +116,7 @@ class Recurrence(nn.Module):
         self.manifold = manifold
         self.d_in, self.d_hidden, self.gates, self.streams = d_in, d_hidden, gates, streams
         self.bidirectional = bidirectional
-        self.nonlinearity = checked(nonlinearity)
+        self.nonlinearity = check_nonlinearity(nonlinearity)
         cells = streams * (2 if bidirectional else 1)
         self.weight_ih = nn.Parameter(glorot(torch.empty(cells, gates, d_hidden, d_in)))
         self.weight_hh = nn.Parameter(glorot(torch.empty(cells, gates, d_hidden, d_hidden)))

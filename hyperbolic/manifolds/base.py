@@ -178,7 +178,7 @@ class Manifold(geoopt.Manifold, abc.ABC):
         """Which points (..., D) are further than that from the origin: bool (...)."""
         return self._dist0(x).squeeze(-1) > radius
 
-    def shortened(self, x: Tensor, radius: float, u: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    def shorten(self, x: Tensor, radius: float, u: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """The points at distance ``radius`` on the way from the origin to x (not the origin), and tangent vectors u
         at x moved there by parallel transport."""
         y = self.expmap0((radius / self._dist0(x)).to(x.dtype) * self.logmap0(x))

@@ -109,7 +109,7 @@ class Lorentz(HyperbolicManifold):
             return super().beyond(x, radius)
         return x[..., 0] > float((root * radius).cosh() / root)
 
-    def shortened(self, x: Tensor, radius: float, u: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    def shorten(self, x: Tensor, radius: float, u: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """In closed form: along the direction e of the space part, ``<u_s, e>`` changes as the time coordinate does."""
         root = self.c.detach().sqrt()
         new_time, new_norm = (root * radius).cosh() / root, (root * radius).sinh() / root

@@ -14,7 +14,7 @@ import math
 import torch
 from torch import Tensor
 
-from hyperbolic.fusion import fused
+from hyperbolic.fusion import fuse
 from hyperbolic.manifolds import sheet
 from hyperbolic.manifolds.ball_rows import BallAdd, BallDistanceSquare, inside
 from hyperbolic.manifolds.base import HyperbolicManifold
@@ -26,8 +26,8 @@ from hyperbolic.numerics import (
     cosh_sqrt,
     dot,
     limit,
+    rescale,
     safe_sqrt,
-    scaled,
     sqnorm,
     tanhc,
     wide,
@@ -38,14 +38,14 @@ from hyperbolic.switch import is_followed
 _LONG = 10.0  # step of expmap, times sqrt(c)/2, from which on a float64 number has lost half of the digits of its gap
 
 
-@fused
+@fuse
 def project(x: Tensor, c: float | Tensor) -> Tensor:
     """The nearest point with ``sqrt(c)|x| <= 1 - eps`` (eps by dtype, see ``numerics.BALL_EPS``)."""
     bound = 1 - limit(BALL_EPS, x.dtype)
     square = c * sqnorm(x)
     outside = square > bound * bound
     scale = torch.where(outside, bound * torch.where(outside, square, 1).rsqrt(), 1)
-    return scaled(scale, x)
+    return rescale(scale, x)
 
 
 def mobius_add(x: Tensor, y: Tensor, c: float | Tensor) -> Tensor:
@@ -63,11 +63,11 @@ def pull_inside(x: Tensor, gap: Tensor, dtype: torch.dtype) -> Tensor:
     return inside(gap, dtype) * x
 
 
-@fused
+@fuse
 def expmap0(u: Tensor, c: Tensor) -> Tensor:
     """``exp_0(u) = tanh(sqrt(c)|u|) u / (sqrt(c)|u|)`` (Ganea et al. 2018, Eq. 11); distance from the origin 2|u|."""
     square = c * sqnorm(u)
-    return scaled(_bounded_tanhc(square, u.dtype), u)
+    return rescale(_bounded_tanhc(square, u.dtype), u)
 
 
 def _bounded_tanhc(square: Tensor, dtype: torch.dtype) -> Tensor:
@@ -75,13 +75,13 @@ def _bounded_tanhc(square: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.minimum(tanhc(square), bound * square.clamp_min(0.25).rsqrt())  # 2 * bound > 1 for short vectors
 
 
-@fused
+@fuse
 def logmap0(x: Tensor, c: Tensor) -> Tensor:
     """``log_0(x) = artanh(sqrt(c)|x|) x / (sqrt(c)|x|)`` (Ganea et al. 2018, Eq. 11)."""
-    return scaled(artanhc(ball_gap(x, c)), x)
+    return rescale(artanhc(ball_gap(x, c)), x)
 
 
-@fused
+@fuse
 def expmap(x: Tensor, u: Tensor, c: Tensor) -> Tensor:
     """``exp_x(u) = x (+) tanh(sqrt(c)|u|/g_x) u / (sqrt(c)|u|)`` (Ganea et al. 2018, Eq. 10)."""
     gap, dtype = ball_gap(x, c), torch.promote_types(x.dtype, u.dtype)
@@ -104,7 +104,7 @@ def _long_step(x: Tensor, gap: Tensor, step: Tensor, square: Tensor, c: Tensor) 
     return right * end
 
 
-@fused
+@fuse
 def logmap(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
     """``log_x(y) = g_x artanh(sqrt(c)|m|) m / (sqrt(c)|m|)`` with ``m = (-x) (+) y`` (Ganea et al. 2018, Eq. 10)."""
     gap_x, gap_y = ball_gap(x, c), ball_gap(y, c)
@@ -154,7 +154,7 @@ class PoincareBall(HyperbolicManifold):
 
     def egrad2rgrad(self, x: Tensor, u: Tensor) -> Tensor:
         """``(g_x / 2)^2 u`` (Nickel & Kiela 2017)."""
-        return scaled((ball_gap(x, self.c) / 2).square(), u)
+        return rescale((ball_gap(x, self.c) / 2).square(), u)
 
     def _inner(self, x: Tensor, u: Tensor, v: Tensor) -> Tensor:
         return (2 / ball_gap(x, self.c)).square() * dot(u, v)
@@ -192,7 +192,7 @@ class PoincareBall(HyperbolicManifold):
 
     def transp0(self, y: Tensor, u: Tensor) -> Tensor:
         """``g_y u``, transport from the origin (Ganea et al. 2018, Eq. 14)."""
-        return scaled(ball_gap(y, self.c), u)
+        return rescale(ball_gap(y, self.c), u)
 
     def _sheet_parts(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         gap = ball_gap(x, self.c)

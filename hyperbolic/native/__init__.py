@@ -102,7 +102,7 @@ _Function = tuple[Callable[..., None], list[torch.dtype | Pointers | None]]  # w
 Argument = Tensor | Strided | Sequence[Any] | ctypes.Array[Any] | float | None
 
 
-def shaped(tensor: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
+def check_shape(tensor: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
     """The tensor, of this shape.
 
     Raises:

@@ -11,7 +11,7 @@ import torch
 from geoopt import ManifoldParameter
 from torch import Tensor
 
-from hyperbolic.kernels.riemannian_steps import Rows, Rule, bounded, step
+from hyperbolic.kernels.riemannian_steps import Rows, Rule, bound, step
 from hyperbolic.kernels.riemannian_steps.cuda import Job
 from hyperbolic.manifolds import Euclidean, Manifold
 from hyperbolic.optim.gradients import Gradient
@@ -91,7 +91,7 @@ def finish(rows: Rows, manifold: Manifold, project: bool, max_radius: float | No
         at = slice(None) if rows.some is None else rows.some
         start, end = x[at], manifold.projx(x[at])
         if momentum is not None:
-            momentum[at] = bounded(manifold.transp(start, end, momentum[at]))
+            momentum[at] = bound(manifold.transp(start, end, momentum[at]))
         x[at] = end
     if max_radius is not None:
         _pull_back(x, momentum, manifold, max_radius, rows.some)
@@ -102,9 +102,9 @@ def _pull_back(x: Tensor, momentum: Tensor | None, manifold: Manifold, radius: f
     far = manifold.beyond(x if index is None else x[index], radius).nonzero().squeeze(-1)
     far = far if index is None else index[far]
     if len(far):
-        x[far], moved = manifold.shortened(x[far], radius, None if momentum is None else momentum[far])
+        x[far], moved = manifold.shorten(x[far], radius, None if momentum is None else momentum[far])
         if momentum is not None and moved is not None:
-            momentum[far] = bounded(moved)
+            momentum[far] = bound(moved)
 
 
 def jobs_of(

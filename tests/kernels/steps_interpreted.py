@@ -72,7 +72,7 @@ def one(manifold, rows, rule, radius=None):
     plain.step(exact, manifold, rule)
     if radius is not None:
         far = manifold.beyond(exact.x, radius)
-        exact.x[far], exact.momentum[far] = manifold.shortened(exact.x[far], radius, exact.momentum[far])
+        exact.x[far], exact.momentum[far] = manifold.shorten(exact.x[far], radius, exact.momentum[far])
     return errors(actual, exact)
 
 

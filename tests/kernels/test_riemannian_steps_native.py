@@ -154,7 +154,7 @@ def test_a_largest_radius_on_the_hyperboloid(d, std, dtype):
         plain.step(other._replace(grad=gradient), manifold, rule)
         far = manifold.beyond(other.x, radius)
         assert 0 < far.sum() < 20
-        other.x[far], other.momentum[far] = manifold.shortened(other.x[far], radius, other.momentum[far])
+        other.x[far], other.momentum[far] = manifold.shorten(other.x[far], radius, other.momentum[far])
     assert not manifold.beyond(rows.x, radius).any()
     for fast, slow in zip(rows, other, strict=True):
         if fast is not None:

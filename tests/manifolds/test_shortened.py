@@ -51,7 +51,7 @@ def test_points_end_at_the_radius_on_their_way_to_the_origin(make, dtype, radius
     manifold, same = make(), tolerance(dtype, "identity")
     radius *= unit(manifold)
     x = at(manifold, radius / unit(manifold) * torch.tensor([[1.01, 1.2, 2.0], [1.7, 3.0, 1.1]]), dtype)
-    y, nothing = manifold.shortened(x, radius)
+    y, nothing = manifold.shorten(x, radius)
     assert nothing is None
     assert y.shape == x.shape
     assert y.dtype is dtype
@@ -59,7 +59,7 @@ def test_points_end_at_the_radius_on_their_way_to_the_origin(make, dtype, radius
     torch.testing.assert_close(manifold.dist0(y), torch.full((2, 3), radius, dtype=dtype), **same)
     torch.testing.assert_close(direction(manifold, y), direction(manifold, x), **same)
     torch.testing.assert_close(manifold.dist(x, y), manifold.dist0(x) - radius, **same | {"atol": 1e-6 * radius})
-    again, _ = manifold.shortened(y, radius)
+    again, _ = manifold.shorten(y, radius)
     torch.testing.assert_close(again, y, **same)
 
 
@@ -73,7 +73,7 @@ def test_vectors_are_moved_in_parallel(make, dtype, radius):
     radius *= unit(manifold)
     u = manifold.transp0(x, torch.randn(4, D, dtype=dtype))
     u[0] = 0
-    y, moved = manifold.shortened(x, radius, u)
+    y, moved = manifold.shorten(x, radius, u)
     assert moved.dtype is dtype
     assert not moved[0].any()
     same["atol"] *= 50  # on the hyperboloid vectors at x have coordinates up to cosh(5) times their length
@@ -96,8 +96,8 @@ def test_the_closed_forms_of_the_hyperboloid_are_the_general_ones(c, radius, dty
     u = manifold.transp0(x, torch.randn(4, D, dtype=dtype))
     far = slice(2, 4)
     for a, b in zip(
-        manifold.shortened(x[far], radius, u[far]),
-        Manifold.shortened(manifold, x[far], radius, u[far]),
+        manifold.shorten(x[far], radius, u[far]),
+        Manifold.shorten(manifold, x[far], radius, u[far]),
         strict=True,
     ):
         torch.testing.assert_close(a, b, **same | {"atol": same["atol"] * float(b.abs().max())})
@@ -111,7 +111,7 @@ def test_a_learned_curvature_counts(kind):
     with torch.no_grad():
         manifold.free_c += 1.0
     x = manifold.projx(x).detach()
-    y, _ = manifold.shortened(x, 0.7)
+    y, _ = manifold.shorten(x, 0.7)
     torch.testing.assert_close(
         manifold.dist0(y).detach(), torch.full((2,), 0.7, dtype=F64), **tolerance(F64, "identity")
     )

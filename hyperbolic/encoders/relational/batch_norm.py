@@ -38,7 +38,7 @@ class _Sum(Function[Tensor]):
         return _Sum.apply(grad)
 
 
-def normalised(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
+def normalise(norm: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor) -> Tensor:
     """Batch norm of x (B, C, ...), in training over the rows of all processes, those within `uncounted_rows`
     left out.
 

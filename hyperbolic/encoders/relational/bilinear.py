@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.encoders.relational.batch_norm import normalised
+from hyperbolic.encoders.relational.batch_norm import normalise
 from hyperbolic.encoders.relational.scorer import Scorer, Table
 from hyperbolic.geometry import Geometry
 from hyperbolic.kernels.relation_linear import relation_linear
@@ -155,14 +155,14 @@ class TuckER(Bilinear):
         self.query_drop = nn.Dropout(hidden_dropout2)
 
     def query(self, h: Tensor, r: Tensor) -> Tensor:
-        x = self.head_drop(normalised(self.head_norm, self.entity(h)))
+        x = self.head_drop(normalise(self.head_norm, self.entity(h)))
         values, place = torch.unique(r, return_inverse=True)
         matrices = (self.relation(values) @ self.core.flatten(1)).view(-1, self.d, self.d)
         if self.training and self.matrix_drop.p > 0:
             x = torch.bmm(x.unsqueeze(1), self.matrix_drop(matrices[place])).squeeze(1)
         else:
             x = relation_linear(x, matrices.mT, place)
-        result: Tensor = self.query_drop(normalised(self.query_norm, x))
+        result: Tensor = self.query_drop(normalise(self.query_norm, x))
         return result
 
 

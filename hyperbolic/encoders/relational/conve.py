@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.encoders.relational.batch_norm import normalised
+from hyperbolic.encoders.relational.batch_norm import normalise
 from hyperbolic.encoders.relational.bilinear import Bilinear
 from hyperbolic.geometry import Geometry
 from hyperbolic.kernels.table_rows import table_rows
@@ -78,10 +78,10 @@ class ConvE(Bilinear):
         return torch.cat([self._convolve(part) for part in image.split(block)])
 
     def _convolve(self, image: Tensor) -> Tensor:
-        x = self.image_drop(normalised(self.image_norm, image))
-        x = self.map_drop(normalised(self.map_norm, self.filters(x)).relu())
+        x = self.image_drop(normalise(self.image_norm, image))
+        x = self.map_drop(normalise(self.map_norm, self.filters(x)).relu())
         x = self.query_drop(self.project(x.flatten(1)))
-        return normalised(self.query_norm, x).relu()
+        return normalise(self.query_norm, x).relu()
 
     def compare(self, query: Tensor, r: Tensor, t: Tensor) -> Tensor:
         return super().compare(query, r, t) + table_rows(self.bias, t, self.sparse).squeeze(-1)

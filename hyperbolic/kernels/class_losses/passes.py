@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hyperbolic import native
 from hyperbolic.kernels.class_losses import plain
-from hyperbolic.kernels.scratch import aligned, set_product
+from hyperbolic.kernels.scratch import aligned_size, set_product
 from hyperbolic.native import Argument, Strided
 from hyperbolic.operator import Operator, operator
 from hyperbolic.typing import Context
@@ -65,12 +65,12 @@ def _forward(
     pieces = (itertools.repeat(None) if t is None else t.split(step) for t in (w, grad_w, scale, bias, *grads[2:]))
     columns = (slice(k, min(k + step, len(w))) for k in range(0, len(w), step))
     parts = [Classes(*part) for part in zip(columns, *pieces, strict=False)]
-    buffer = x.new_empty(min(most_rows, len(x)) * aligned(min(step, len(w))))
+    buffer = x.new_empty(min(most_rows, len(x)) * aligned_size(min(step, len(w))))
     for r in range(0, len(x), most_rows):
         rows = slice(r, min(r + most_rows, len(x)))
         some = x[rows]
         for part in parts:
-            by_row = aligned(len(part.w))
+            by_row = aligned_size(len(part.w))
             z = buffer[: len(some) * by_row].view(len(some), by_row)[:, : len(part.w)]
             torch.mm(some, part.w.T, out=z)
             on_tile(z, total, rows, part)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from hyperbolic.fusion import fused
+from hyperbolic.fusion import fuse
 from hyperbolic.kernels.lorentz_rows import passes, plain
 from hyperbolic.kernels.lorentz_rows.plain import OFFSET
 
-dual, normalise, set_time = fused(plain.dual), fused(plain.normalise), fused(plain.set_time)
+dual, normalise, set_time = fuse(plain.dual), fuse(plain.normalise), fuse(plain.set_time)
 
 
 def normalised_linear(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hyperbolic import native
 from hyperbolic.kernels.lorentz_rows import plain
-from hyperbolic.kernels.scratch import aligned, plus_product, row_blocks, rows_of, set_product
+from hyperbolic.kernels.scratch import aligned_size, plus_product, row_blocks, rows_of, set_product
 from hyperbolic.operator import Operator, operator
 from hyperbolic.typing import Context
 
@@ -57,7 +57,7 @@ class Linear(Operator):
         size, radius, points = width // heads, float(c) ** -0.5, len(x) * heads
         ctx.constants = (points, size, float(scale) * radius, (offset - 1) * radius, radius)  # of the times, see C++
         row_numbers = x.new_empty(2, points, dtype=torch.float64)
-        for rows, space in row_blocks(y, y.dtype, size=aligned(width)):
+        for rows, space in row_blocks(y, y.dtype, size=aligned_size(width)):
             z = space[:, :width]
             if bias is None:
                 torch.mm(rows_of(x, rows), weight.T, out=z)

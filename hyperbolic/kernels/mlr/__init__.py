@@ -13,17 +13,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hyperbolic.fusion import fused
+from hyperbolic.fusion import fuse
 from hyperbolic.kernels.mlr import passes
 from hyperbolic.kernels.mlr.plain import arsinh
-from hyperbolic.numerics import ball_gap, scaled, wide_curvature
+from hyperbolic.numerics import ball_gap, rescale, wide_curvature
 
 
-@fused
+@fuse
 def lift_points(x: Tensor, c: Tensor) -> Tensor:
     """``[2x/g, 2(1 + c|x|^2)/g]``: (..., d) -> (..., d+1)."""
     gap = ball_gap(x, wide_curvature(c).to(x.device))
-    return torch.cat([scaled(2 / gap, x), (4 / gap - 2).to(x.dtype)], -1)
+    return torch.cat([rescale(2 / gap, x), (4 / gap - 2).to(x.dtype)], -1)
 
 
 def lift_hyperplanes(p: Tensor, a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hyperbolic.numerics import WIDE, ball_gap, dot, scaled, sqnorm
+from hyperbolic.numerics import WIDE, ball_gap, dot, rescale, sqnorm
 
 TINY = 1e-70  # keeps |a| positive; sqrt(c) over its root is a float32 number for c up to 1e6
 
@@ -14,7 +14,7 @@ def lift_hyperplanes(p: Tensor, a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     """With ``t = <p,a>/g`` and ``alpha = sqrt(c)/|a|``: ``W = [alpha a + 2 c alpha t p, -alpha t]``."""
     shift, norm = dot(p, a) / ball_gap(p, c), (sqnorm(a) + TINY).sqrt()
     alpha = c.sqrt() / norm
-    w = torch.cat([scaled(alpha, a) + scaled(2 * c * alpha * shift, p), (-alpha * shift).to(a.dtype)], -1)
+    w = torch.cat([rescale(alpha, a) + rescale(2 * c * alpha * shift, p), (-alpha * shift).to(a.dtype)], -1)
     return w, (2 / c.sqrt() * norm).squeeze(-1).to(a.dtype)
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from hyperbolic.kernels.gyro import constants
 from hyperbolic.kernels.mobius_sum.passes import BallSum
 from hyperbolic.manifolds.poincare import project
-from hyperbolic.numerics import artanhc, cosh_sqrt, scaled, sqnorm, tanhc
+from hyperbolic.numerics import artanhc, cosh_sqrt, rescale, sqnorm, tanhc
 
 
 def mobius_sum(x: Tensor, c: Tensor, weights: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
@@ -46,7 +46,7 @@ def _weigh(x: Tensor, weights: Tensor | None, c: Tensor) -> tuple[Tensor, Tensor
     square = c * scale.square() * square
     gap = cosh_sqrt(square.clamp_max(400)).square().reciprocal().clamp_min(least)
     factor = torch.minimum(tanhc(square), bound * square.clamp_min(0.25).rsqrt())
-    return scaled(scale * factor, x), gap.to(x.dtype)
+    return rescale(scale * factor, x), gap.to(x.dtype)
 
 
 def _columns(values: Tensor) -> Tensor:

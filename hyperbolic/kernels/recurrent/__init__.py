@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hyperbolic.kernels.recurrent import passes, plain
-from hyperbolic.nonlinearity import checked
+from hyperbolic.nonlinearity import check_nonlinearity
 
 
 def mobius_rnn(
@@ -31,7 +31,7 @@ def mobius_rnn(
             of Ganea et al., which clips every sum besides. 0: the dtype's margin, beyond which the gradient goes on.
     Returns: (S, B, T, H) states of S cells. Raises ValueError for sizes that do not fit and other nonlinearities.
     """
-    arguments = x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(checked(nonlinearity)), margin
+    arguments = x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(check_nonlinearity(nonlinearity)), margin
     out: Tensor = passes.Rnn.run(*_with_sizes("mobius_rnn", 1, *arguments))
     return _pad(out, lengths, x.shape[0])
 
@@ -48,7 +48,7 @@ def mobius_gru(
     Args: as of :func:`mobius_rnn`, with three gates: weight_ih (S, 3, H, D), weight_hh (S, 3, H, H), bias (S, 3, H).
     Returns: (S, B, T, H) states of S cells. Raises ValueError as there.
     """
-    arguments = x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(checked(nonlinearity))
+    arguments = x, lengths, weight_ih, weight_hh, bias, c, plain.PHI.index(check_nonlinearity(nonlinearity))
     out: Tensor = passes.Gru.run(*_with_sizes("mobius_gru", 3, *arguments))
     return _pad(out, lengths, x.shape[0])
 

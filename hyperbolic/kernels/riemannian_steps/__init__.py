@@ -14,10 +14,10 @@ import torch
 
 from hyperbolic import native, switch
 from hyperbolic.kernels.riemannian_steps import plain
-from hyperbolic.kernels.riemannian_steps.plain import Rows, Rule, bounded
+from hyperbolic.kernels.riemannian_steps.plain import Rows, Rule, bound
 from hyperbolic.manifolds import Klein, Lorentz, Manifold, PoincareBall
 
-__all__ = ["Rows", "Rule", "bounded", "plain", "step"]
+__all__ = ["Rows", "Rule", "bound", "plain", "step"]
 
 _SYMBOLS: dict[type[Manifold], str] = {Lorentz: "step_Lorentz", PoincareBall: "step_Poincare", Klein: "step_Klein"}
 _LIBRARY = native.Library("riemannian_steps")

@@ -39,7 +39,7 @@ class Rows(NamedTuple):
         count = 0 if self.some is None else self.some.numel()
         grad = whole if self.some is None else (count, *whole[1:])
         for tensor, shape in zip(self, (whole, grad, whole, square, square, (count,)), strict=True):
-            native.shaped(tensor, shape)
+            native.check_shape(tensor, shape)
 
 
 class Rule(NamedTuple):
@@ -81,22 +81,22 @@ def step(rows: Rows, manifold: Manifold, rule: Rule) -> None:
 
 def _step_block(rows: Rows, manifold: Manifold, rule: Rule) -> None:
     x, v = rows.x, rows.square
-    m = None if rows.momentum is None else bounded(rows.momentum)
-    g = bounded(manifold.egrad2rgrad(x, bounded(rows.grad)))
+    m = None if rows.momentum is None else bound(rows.momentum)
+    g = bound(manifold.egrad2rgrad(x, bound(rows.grad)))
     if rule.keep != 1:
         x = manifold.expmap0(rule.keep * manifold.logmap0(rows.x))
-        g = bounded(manifold.transp(rows.x, x, g))
-        m = m if m is None else bounded(manifold.transp(rows.x, x, m))
+        g = bound(manifold.transp(rows.x, x, g))
+        m = m if m is None else bound(manifold.transp(rows.x, x, m))
     scale: Tensor | float = -rule.rate
     g, square = _measure(x, g, manifold)
     if v is not None:
         v.mul_(rule.retain).add_(square, alpha=rule.follow)
         v = v if rows.largest is None else torch.maximum(rows.largest, v, out=rows.largest)
         scale = -rule.rate / (v * rule.correction).sqrt_().add_(rule.eps)
-    m = g if m is None else bounded(rule.beta * m + rule.share * g)
+    m = g if m is None else bound(rule.beta * m + rule.share * g)
     new = manifold.expmap(x, scale * m) if rule.exact_exp else manifold.retr(x, scale * m)
     if rows.momentum is not None:
-        rows.momentum.copy_(bounded(manifold.transp(x, new, m)))
+        rows.momentum.copy_(bound(manifold.transp(x, new, m)))
     rows.x.copy_(new)
 
 
@@ -121,7 +121,7 @@ def _measure(x: Tensor, g: Tensor, manifold: Manifold) -> tuple[Tensor, Tensor]:
     return (g * shrink).to(x.dtype), (square * shrink.square()).to(x.dtype)
 
 
-def bounded(x: Tensor) -> Tensor:
+def bound(x: Tensor) -> Tensor:
     """x with infinities, from overflow of finite gradients at far points, made the largest finite numbers; in float64
     with numbers beyond +-1e100 made that, as their squares overflow."""
     most = min(torch.finfo(x.dtype).max, _LARGEST)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hyperbolic.fusion import fused
+from hyperbolic.fusion import fuse
 from hyperbolic.kernels.tangent_distance import passes
 from hyperbolic.numerics import sinhc, sqnorm, wide, wide_curvature
 
@@ -70,7 +70,7 @@ def squared_length_of_product(left: Tensor, right: Tensor, c: Tensor | None, dty
     return out
 
 
-@fused
+@fuse
 def _lengths(square: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """``sinh^2 r``, ``sinh(2r)/(2r) = sinh(r)/r cosh(r)`` and the factor that makes longer vectors ``_LONGEST``, for
     ``r^2``."""

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from hyperbolic.encoders.relational.batch_norm import normalised, uncounted_rows
+from hyperbolic.encoders.relational.batch_norm import normalise, uncounted_rows
 from tests.collectives import in_processes
 from tests.tolerances import tolerance
 
@@ -26,7 +26,7 @@ def make(shape: tuple[int, ...]) -> tuple[nn.Module, torch.Tensor]:
 def test_batches_are_normalised_as_usual(shape):
     norm, x = make(shape)
     expected = copy.deepcopy(norm)(x)
-    torch.testing.assert_close(normalised(norm, x), expected, **tolerance(F64, "identity"))
+    torch.testing.assert_close(normalise(norm, x), expected, **tolerance(F64, "identity"))
     assert norm.num_batches_tracked == 1
 
 
@@ -40,7 +40,7 @@ def test_several_processes_normalise_the_whole_batch(shape, sizes):
 
     def shared(rank: int):
         own, part = copy.deepcopy(norm), x.split(sizes)[rank].clone().requires_grad_()
-        y = normalised(own, part)
+        y = normalise(own, part)
         (y * mix.split(sizes)[rank]).sum().backward()
         return own, part.grad, y.detach()
 
@@ -60,12 +60,12 @@ def test_several_processes_normalise_the_whole_batch(shape, sizes):
 def test_a_process_that_stands_in_with_anothers_row_counts_for_nothing(rows):
     norm, x = make((rows, 3))
     alone = copy.deepcopy(norm)
-    expected = normalised(alone, x)
+    expected = normalise(alone, x)
 
     def shared(rank: int):
         own = copy.deepcopy(norm)
         with uncounted_rows() if rank else nullcontext():
-            return own, normalised(own, x[:1] if rank else x).detach()
+            return own, normalise(own, x[:1] if rank else x).detach()
 
     results = in_processes(2, shared)
     torch.testing.assert_close(results[0][1], expected.detach(), **tolerance(F64, "identity"))
@@ -77,6 +77,6 @@ def test_a_process_that_stands_in_with_anothers_row_counts_for_nothing(rows):
 def test_a_whole_batch_of_one_is_normalised_with_the_running_statistics():
     norm, x = make((1, 3))
     expected = copy.deepcopy(norm).eval()(x)
-    (result,) = in_processes(1, lambda rank: normalised(norm, x))
+    (result,) = in_processes(1, lambda rank: normalise(norm, x))
     torch.testing.assert_close(result, expected, **tolerance(F64, "identity"))
     assert norm.num_batches_tracked == 0
