@@ -17,7 +17,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from hyperbolic.numerics import BALL_EPS, TANHC, artanhc, limit
+from hyperbolic.numerics import BALL_EPS, limit
+from hyperbolic.smooth import TANHC, artanhc
 
 _NEAR = 0.9  # squared norm up to which 1 - |x|^2 keeps nearly all digits
 _SMALL = 0.02  # squared norm under which functions of a norm come from their series, with all derivatives

@@ -63,7 +63,7 @@ def plus_product(total: Tensor | None, a: Tensor, b: Tensor) -> Tensor:
 
 
 def set_product(out: Tensor, a: Tensor, b: Tensor, add: bool = False) -> None:
-    """``out = a b``, or ``out += a b``, of matrices; by way of rows that are of an `aligned_size` where that is faster."""
+    """``out = a b``, or ``out += a b``, of matrices; by rows of an `aligned_size` where that is faster."""
     size = out.shape[1]
     if out.numel() <= _SMALL or aligned_size(size) == size or out.is_cuda:
         out.addmm_(a, b, beta=int(add))

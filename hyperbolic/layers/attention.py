@@ -27,7 +27,7 @@ from hyperbolic.layers.points import PointLayer
 from hyperbolic.layers.positions import check_positions
 from hyperbolic.manifolds import Manifold
 from hyperbolic.nonlinearity import NONLINEARITIES, check_nonlinearity
-from hyperbolic.numerics import inverse_softplus
+from hyperbolic.smooth import inverse_softplus
 
 SCORES = ("distance", "squared")
 

@@ -9,7 +9,8 @@ from hyperbolic.kernels.pairwise import lorentz_pairwise, poincare_pairwise
 from hyperbolic.layers.guard import check_choice, name_of
 from hyperbolic.layers.multihead import MultiHead, drop_scores
 from hyperbolic.manifolds import HyperbolicManifold, Lorentz, Manifold, PoincareBall, sheet
-from hyperbolic.numerics import WIDE, inverse_softplus, sqnorm, wide
+from hyperbolic.numerics import WIDE, sqnorm, wide
+from hyperbolic.smooth import inverse_softplus
 from hyperbolic.switch import is_followed
 
 _SUMMABLE = 1e4  # c T^2 / W^2 up to which T^2 - |S|^2 of float64 points keeps 1e-12

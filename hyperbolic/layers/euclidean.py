@@ -1,13 +1,6 @@
-"""The Euclidean family: the twins of the hyperbolic layers, with the same equations where ``c = 0``.
-
-Recurrent cells follow Ganea et al. 2018 (Eq. 28: the reset gate acts before the matrix, which is not
-``torch.nn.GRU``), so that they are the limit of the Möbius cells.
-"""
+"""The Euclidean family: the twins of the hyperbolic layers, with the same equations where ``c = 0``."""
 
 from __future__ import annotations
-
-import functools
-from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -17,61 +10,12 @@ from hyperbolic.layers import aggregation, attention, feedforward, ordered_sum, 
 from hyperbolic.layers.attention import Centroid, DistanceAttention
 from hyperbolic.layers.classes import ClassLogits
 from hyperbolic.layers.description import shows
-from hyperbolic.layers.flat_recurrent import euclidean_gru, euclidean_rnn
-from hyperbolic.layers.guard import (
-    check_choice,
-    check_features,
-    check_index,
-    check_manifold,
-    check_points,
-    check_sizes,
-    check_table,
-    name_of,
-    takes_points,
-)
+from hyperbolic.layers.euclidean_linear import Activation, Concat, Linear
+from hyperbolic.layers.euclidean_recurrent import GRU, RNN, GRUCell, RNNCell
+from hyperbolic.layers.guard import check_index, check_manifold, check_points, check_table, takes_points
 from hyperbolic.layers.initial import glorot, uniform_table
 from hyperbolic.layers.multihead import MultiHead
-from hyperbolic.layers.sequence import Recurrence
 from hyperbolic.manifolds import Euclidean, Manifold
-from hyperbolic.nonlinearity import NONLINEARITIES, check_nonlinearity
-
-
-class Linear(nn.Module):
-    """``W x + b``.
-
-    Args:
-        init: "glorot": W Glorot uniform, b = 0; "fan_in": both from ``U(-d_in^-1/2, d_in^-1/2)``, as
-            ``torch.nn.Linear``.
-        weight_dropout: share of the entries of W that a training step leaves out.
-
-    Raises:
-        ValueError: another init.
-    """
-
-    def __init__(
-        self,
-        manifold: Manifold,
-        d_in: int,
-        d_out: int,
-        bias: bool = True,
-        init: str = "glorot",
-        weight_dropout: float = 0.0,
-    ):
-        super().__init__()
-        check_choice(f"{name_of(self)}.init", init, ("glorot", "fan_in"))
-        check_sizes(self, d_in, d_out)
-        self.manifold, self.d_in, self.d_out = manifold, d_in, d_out
-        bound = 0.0 if init == "glorot" else d_in**-0.5
-        weight = torch.empty(d_out, d_in)
-        self.weight = nn.Parameter(weight.uniform_(-bound, bound) if bound else glorot(weight))
-        self.bias = nn.Parameter(torch.empty(d_out).uniform_(-bound, bound)) if bias else None
-        self.drop_weight = nn.Dropout(weight_dropout)
-
-    extra_repr = shows("d_in", "d_out")
-
-    @takes_points("d_in", flat=True)
-    def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.linear(x, self.drop_weight(self.weight), self.bias)
 
 
 class Embedding(nn.Module):
@@ -107,20 +51,6 @@ class Embedding(nn.Module):
         self.weight.copy_(points)
 
 
-class Activation(nn.Module):
-    """Pointwise ``fn``, a name in ``NONLINEARITIES``."""
-
-    def __init__(self, manifold: Manifold, fn: str):
-        super().__init__()
-        self.manifold, self.fn = manifold, check_nonlinearity(fn)
-
-    extra_repr = shows("fn")
-
-    @takes_points(None, flat=True)
-    def forward(self, x: Tensor) -> Tensor:
-        return NONLINEARITIES[self.fn](x)
-
-
 class Dropout(nn.Module):
     """Dropout on the coordinates."""
 
@@ -137,140 +67,6 @@ class Dropout(nn.Module):
         """See :meth:`hyperbolic.layers.mobius.Dropout.from_tangent`."""
         result: Tensor = self.drop(u)
         return result
-
-
-class Concat(nn.Module):
-    """``sum_i W_i x_i + b + sum_j y_j b_j``: a linear layer on joined vectors x_i and real features y_j.
-
-    Args:
-        dims: sizes of the inputs, in the order of the call. d_out: size of the result.
-        n_features: number of real features; each has its own direction b_j, from zero.
-    """
-
-    def __init__(self, manifold: Manifold, dims: Sequence[int], d_out: int, bias: bool = True, n_features: int = 0):
-        super().__init__()
-        self.manifold, self.dims, self.d_out = manifold, tuple(dims), d_out
-        self.weights = nn.ParameterList(glorot(torch.empty(d_out, d)) for d in dims)
-        self.bias = nn.Parameter(torch.zeros(d_out)) if bias else None
-        self.feature_bias = nn.Parameter(torch.zeros(n_features, d_out)) if n_features else None
-
-    extra_repr = shows("dims", "d_out")
-
-    @takes_points("dims*", flat=True)
-    def forward(self, *x: Tensor, features: Tensor | None = None) -> Tensor:
-        """
-        Args: x: one tensor (..., d_i) for every size in dims; features: (..., n_features).
-        Raises:
-            ValueError: features are missing, not expected, or of another number.
-        """
-        check_features(self, features)
-        terms = [nn.functional.linear(x_i, w) for x_i, w in zip(x, self.weights, strict=True)]
-        out = functools.reduce(torch.add, terms)
-        if self.bias is not None:
-            out = out + self.bias
-        return out if features is None or self.feature_bias is None else out + features @ self.feature_bias
-
-
-class RNNCell(nn.Module):
-    """``h' = phi(W h + U x + b)`` (Ganea et al. 2018, before Eq. 27)."""
-
-    def __init__(self, manifold: Manifold, d_in: int, d_hidden: int, nonlinearity: str | None = None):
-        super().__init__()
-        self.manifold, self.nonlinearity = manifold, check_nonlinearity(nonlinearity or "tanh")
-        self.d_in, self.d_hidden = d_in, d_hidden
-        self.weight_ih = nn.Parameter(glorot(torch.empty(1, d_hidden, d_in)))
-        self.weight_hh = nn.Parameter(glorot(torch.empty(1, d_hidden, d_hidden)))
-        self.bias = nn.Parameter(torch.zeros(1, d_hidden))
-
-    extra_repr = shows("d_in", "d_hidden", "nonlinearity")
-
-    @takes_points("d_in", "d_hidden", flat=True)
-    def forward(self, x: Tensor, h: Tensor) -> Tensor:
-        affine = h @ self.weight_hh[0].T + x @ self.weight_ih[0].T + self.bias[0]
-        return NONLINEARITIES[self.nonlinearity](affine)
-
-
-class GRUCell(nn.Module):
-    """``r, z = sigma(W h + U x + b)``, ``h~ = phi(W (r h) + U x + b)``, ``h' = h + z (h~ - h)`` (Eq. 28).
-
-    Parameters are stacked in the order r, z, candidate.
-    """
-
-    stacked_axes = dict.fromkeys(("weight_ih", "weight_hh", "bias"), 1)  # gates
-
-    def __init__(self, manifold: Manifold, d_in: int, d_hidden: int, nonlinearity: str | None = None):
-        super().__init__()
-        self.manifold, self.nonlinearity = manifold, check_nonlinearity(nonlinearity or "tanh")
-        self.d_in, self.d_hidden = d_in, d_hidden
-        self.weight_ih = nn.Parameter(glorot(torch.empty(3, d_hidden, d_in)))
-        self.weight_hh = nn.Parameter(glorot(torch.empty(3, d_hidden, d_hidden)))
-        self.bias = nn.Parameter(torch.zeros(3, d_hidden))
-
-    extra_repr = shows("d_in", "d_hidden", "nonlinearity")
-
-    def _affine(self, gate: int, x: Tensor, h: Tensor) -> Tensor:
-        return h @ self.weight_hh[gate].T + x @ self.weight_ih[gate].T + self.bias[gate]
-
-    @takes_points("d_in", "d_hidden", flat=True)
-    def forward(self, x: Tensor, h: Tensor) -> Tensor:
-        r, z = torch.sigmoid(self._affine(0, x, h)), torch.sigmoid(self._affine(1, x, h))
-        new = NONLINEARITIES[self.nonlinearity](self._affine(2, x, r * h))
-        return h + z * (new - h)
-
-
-class _Recurrent(Recurrence):
-    gates: int
-    kernel: Callable[..., Tensor]
-
-    def __init__(
-        self,
-        manifold: Manifold,
-        d_in: int,
-        d_hidden: int,
-        nonlinearity: str | None = None,
-        bidirectional: bool = False,
-        streams: int = 1,
-        join: str = "linear",
-    ):
-        sizes = (d_in, d_hidden, self.gates)
-        super().__init__(manifold, *sizes, nonlinearity or "tanh", bidirectional, streams, join, concat=Concat)
-        self.bias = nn.Parameter(torch.zeros(self.weight_ih.shape[:3]))
-
-    def run(self, x: Tensor, lengths: Tensor | None) -> Tensor:
-        return self.kernel(x, lengths, self.weight_ih, self.weight_hh, self.bias, self.nonlinearity)
-
-    forward = takes_points("d_in", flat=True, full=True)(Recurrence.forward)
-
-
-class RNN(_Recurrent):
-    """:class:`RNNCell` over a sequence; see :class:`hyperbolic.layers.sequence.Recurrence` for shapes."""
-
-    gates, kernel = 1, staticmethod(euclidean_rnn)
-
-
-class GRU(_Recurrent):
-    """:class:`GRUCell` over a sequence; see :class:`hyperbolic.layers.sequence.Recurrence` for shapes.
-
-    Args:
-        gate_bias: what the biases of r start at, and those of z at its negative: above 0 a state first lasts longer
-            (1.0 in ``tf.contrib.rnn.GRUCell``, whose z is the share of the old state).
-    """
-
-    gates, kernel = 3, staticmethod(euclidean_gru)
-
-    def __init__(
-        self,
-        manifold: Manifold,
-        d_in: int,
-        d_hidden: int,
-        nonlinearity: str | None = None,
-        bidirectional: bool = False,
-        streams: int = 1,
-        join: str = "linear",
-        gate_bias: float = 0.0,
-    ):
-        super().__init__(manifold, d_in, d_hidden, nonlinearity, bidirectional, streams, join)
-        self.bias.data[:, 0], self.bias.data[:, 1] = gate_bias, -gate_bias
 
 
 class Attention(DistanceAttention):

@@ -20,8 +20,9 @@ import torch
 from torch import Tensor
 
 from hyperbolic.manifolds import sheet
-from hyperbolic.numerics import WIDE, asinhc, inverse_softplus, safe_sqrt, wide
+from hyperbolic.numerics import WIDE, wide
 from hyperbolic.rows import blocked
+from hyperbolic.smooth import asinhc, inverse_softplus, safe_sqrt
 
 M = TypeVar("M", bound="Manifold")
 

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from hyperbolic.manifolds.base import Manifold, check_number
-from hyperbolic.numerics import broadcast, dot, safe_sqrt, sqnorm, wide
+from hyperbolic.numerics import broadcast, dot, sqnorm, wide
+from hyperbolic.smooth import safe_sqrt
 
 
 class Euclidean(Manifold):

@@ -14,21 +14,8 @@ from torch import Tensor
 from hyperbolic.manifolds import sheet
 from hyperbolic.manifolds.base import HyperbolicManifold
 from hyperbolic.manifolds.poincare import expmap0, logmap0, project
-from hyperbolic.numerics import (
-    BALL_EPS,
-    artanhc,
-    asinhc,
-    ball_gap,
-    careful_dot,
-    difference_along,
-    dot,
-    limit,
-    reject,
-    safe_sqrt,
-    sqnorm,
-    tanhc,
-    wide,
-)
+from hyperbolic.numerics import BALL_EPS, ball_gap, careful_dot, difference_along, dot, limit, reject, sqnorm, wide
+from hyperbolic.smooth import artanhc, asinhc, safe_sqrt, tanhc
 from hyperbolic.switch import is_followed
 
 

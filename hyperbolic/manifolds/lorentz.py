@@ -12,7 +12,8 @@ from torch import Tensor
 
 from hyperbolic.manifolds import sheet
 from hyperbolic.manifolds.base import HyperbolicManifold
-from hyperbolic.numerics import SHEET_RADIUS, asinhc, dot, limit, safe_sqrt, sinhc, sqnorm, wide
+from hyperbolic.numerics import SHEET_RADIUS, dot, limit, sqnorm, wide
+from hyperbolic.smooth import asinhc, safe_sqrt, sinhc
 
 
 def minkowski_inner(x: Tensor, y: Tensor) -> Tensor:

@@ -18,21 +18,8 @@ from hyperbolic.fusion import fuse
 from hyperbolic.manifolds import sheet
 from hyperbolic.manifolds.ball_rows import BallAdd, BallDistanceSquare, inside
 from hyperbolic.manifolds.base import HyperbolicManifold
-from hyperbolic.numerics import (
-    BALL_EPS,
-    artanhc,
-    asinhc,
-    ball_gap,
-    cosh_sqrt,
-    dot,
-    limit,
-    rescale,
-    safe_sqrt,
-    sqnorm,
-    tanhc,
-    wide,
-    wide_curvature,
-)
+from hyperbolic.numerics import BALL_EPS, ball_gap, dot, limit, rescale, sqnorm, wide, wide_curvature
+from hyperbolic.smooth import artanhc, asinhc, cosh_sqrt, safe_sqrt, tanhc
 from hyperbolic.switch import is_followed
 
 _LONG = 10.0  # step of expmap, times sqrt(c)/2, from which on a float64 number has lost half of the digits of its gap

@@ -11,8 +11,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hyperbolic.numerics import WIDE, asinhc, ball_gap, cosh_sqrt, dot, reject, safe_sqrt, sinhc, sqnorm, wide
+from hyperbolic.numerics import WIDE, ball_gap, dot, reject, sqnorm, wide
 from hyperbolic.rows import weighted_sum
+from hyperbolic.smooth import asinhc, cosh_sqrt, safe_sqrt, sinhc
 from hyperbolic.switch import is_followed
 
 _LONGEST, _NEAR = 64.0, 10.0

@@ -21,7 +21,8 @@ from torch import Tensor
 
 from hyperbolic.kernels.mlr import mlr_logits
 from hyperbolic.manifolds import Klein, Lorentz, PoincareBall, charts
-from hyperbolic.numerics import artanhc, asinhc, ball_gap, cosh_sqrt, sinhc, tanhc, wide
+from hyperbolic.numerics import ball_gap, wide
+from hyperbolic.smooth import artanhc, asinhc, cosh_sqrt, sinhc, tanhc
 from scripts.exactness.cases import COMMON
 
 Call = Callable[..., Tensor]

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from hyperbolic.geometry import Geometry
 from hyperbolic.layers.initial import norm_of_bound
-from hyperbolic.numerics import cosh_sqrt
+from hyperbolic.smooth import cosh_sqrt
 from tasks.errors import one_of, positive, whole
 
 # h as a function of the squared distance at curvature -1; the names are those of the authors' code.

@@ -5,8 +5,8 @@ import torch
 
 from hyperbolic.kernels.distance_softmax import cosh_products, distance_softmax, passes
 from hyperbolic.manifolds import Lorentz, sheet
-from hyperbolic.numerics import asinhc, safe_sqrt
 from hyperbolic.rows import sums as row_sums
+from hyperbolic.smooth import asinhc, safe_sqrt
 from tests.tolerances import tolerance
 
 pytestmark = pytest.mark.usefixtures("each_path")

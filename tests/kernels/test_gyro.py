@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import normalize
 
 from hyperbolic.kernels import gyro
-from hyperbolic.numerics import artanhc
+from hyperbolic.smooth import artanhc
 from tests.kernels import plain
 from tests.tolerances import tolerance
 

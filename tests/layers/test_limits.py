@@ -8,8 +8,8 @@ from torch import nn
 from hyperbolic.geometry import GEOMETRIES, make_geometry
 from hyperbolic.layers import euclidean, klein, lorentz, mobius, tangent
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
-from hyperbolic.numerics import inverse_softplus
 from hyperbolic.optim import RiemannianAdam
+from hyperbolic.smooth import inverse_softplus
 from tests.tolerances import tolerance
 
 F64 = torch.float64

@@ -7,7 +7,8 @@ import torch
 from hyperbolic.geometry import FAMILIES, LayerFamily, make_geometry, register_family, register_manifold
 from hyperbolic.layers import tangent
 from hyperbolic.manifolds import Manifold
-from hyperbolic.numerics import dot, safe_sqrt, sqnorm, wide
+from hyperbolic.numerics import dot, sqnorm, wide
+from hyperbolic.smooth import safe_sqrt
 
 __all__ = ["HalfSpace", "Linear", "make_geometry"]
 

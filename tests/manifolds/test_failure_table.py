@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
-from hyperbolic.numerics import artanhc, asinhc
+from hyperbolic.smooth import artanhc, asinhc
 from scripts.exactness import arithmetic
 from scripts.exactness import spaces as oracle
 from tests.tolerances import tolerance

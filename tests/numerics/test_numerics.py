@@ -5,12 +5,12 @@ import math
 import pytest
 import torch
 
-from hyperbolic import numerics
+from hyperbolic import numerics, smooth
 from scripts.exactness import arithmetic
 from scripts.exactness.arithmetic import mp
 from tests.tolerances import tolerance
 
-SWITCH = numerics._SMALL  # where the functions change from their power series to the closed form
+SWITCH = smooth._SMALL  # where the functions change from their power series to the closed form
 AROUND = [SWITCH * (1 + step) for step in (-0.5, -1e-3, -1e-9, -1e-16, 0, 1e-16, 1e-9, 1e-3, 0.5)]
 VALUE = tolerance(torch.float64, "formula")["rtol"]
 # A slope taken by autograd from the closed form is a difference, about 1/s times smaller than its terms.
@@ -47,7 +47,7 @@ FUNCTIONS = {
 def test_value_and_slope(name):
     exact, points = FUNCTIONS[name]
     s = torch.tensor(points, dtype=torch.float64, requires_grad=True)
-    value = getattr(numerics, name)(s)
+    value = getattr(smooth, name)(s)
     (slope,) = torch.autograd.grad(value.sum(), s)
     for i, point in enumerate(points):
         x = mp.mpf(point)
@@ -64,14 +64,14 @@ def test_value_and_slope(name):
 )
 def test_value_and_slope_at_zero(name, slope):
     zero = torch.zeros((), dtype=torch.float64, requires_grad=True)
-    value = getattr(numerics, name)(zero)
+    value = getattr(smooth, name)(zero)
     assert value.item() == 1
     assert torch.autograd.grad(value, zero)[0].item() == pytest.approx(slope, rel=1e-15)
 
 
 def test_artanhc_at_the_origin():
     gap = torch.ones((), dtype=torch.float64, requires_grad=True)
-    value = numerics.artanhc(gap)
+    value = smooth.artanhc(gap)
     assert value.item() == 1
     assert torch.autograd.grad(value, gap)[0].item() == pytest.approx(-1 / 3, rel=1e-15)
 
@@ -80,13 +80,13 @@ def test_artanhc_at_the_origin():
 def test_gradcheck_on_both_sides_of_the_switch(name):
     points = [s if name != "artanhc" else 1 - s for s in (SWITCH / 2, 0.9 * SWITCH, 1.1 * SWITCH, 0.4)]
     s = torch.tensor(points, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(getattr(numerics, name), s)
-    assert torch.autograd.gradgradcheck(getattr(numerics, name), s)
+    assert torch.autograd.gradcheck(getattr(smooth, name), s)
+    assert torch.autograd.gradgradcheck(getattr(smooth, name), s)
 
 
 def test_safe_sqrt():
     s = torch.tensor([0.0, 1e-300, 1e-24, 0.25, 1e300], dtype=torch.float64, requires_grad=True)
-    value = numerics.safe_sqrt(s)
+    value = smooth.safe_sqrt(s)
     torch.testing.assert_close(value, s.sqrt(), rtol=1e-15, atol=0)
     (slope,) = torch.autograd.grad(value.sum(), s)
     assert slope[0] == 0
@@ -158,7 +158,7 @@ def test_half_precision_is_refused(dtype):
 SQUARES = torch.cat([torch.zeros(1), torch.logspace(-9, -0.1, 60), torch.tensor([0.0199, 0.0201])]).double()
 
 
-@pytest.mark.parametrize("function", [numerics.tanhc, numerics.sinhc, numerics.cosh_sqrt, numerics.asinhc, lambda s: numerics.artanhc(1 - s)])
+@pytest.mark.parametrize("function", [smooth.tanhc, smooth.sinhc, smooth.cosh_sqrt, smooth.asinhc, lambda s: smooth.artanhc(1 - s)])
 def test_functions_of_squares_under_torch_func(function):
     """Value, slope and its slope are those of autograd."""
     slope = torch.func.vmap(torch.func.grad(function))

@@ -11,7 +11,7 @@ from hyperbolic.geometry import Geometry
 from hyperbolic.kernels.relation_linear import relation_linear
 from hyperbolic.kernels.table_products import table_products
 from hyperbolic.manifolds import Euclidean, Manifold
-from hyperbolic.numerics import safe_sqrt
+from hyperbolic.smooth import safe_sqrt
 
 
 class Bilinear(Scorer):

@@ -28,7 +28,8 @@ from hyperbolic.kernels.tangent_distance import (
 )
 from hyperbolic.manifolds import Euclidean, Manifold, PoincareBall
 from hyperbolic.manifolds.poincare import pull_inside
-from hyperbolic.numerics import BALL_EPS, WIDE, cosh_sqrt, inverse_softplus, sqnorm, tanhc, wide
+from hyperbolic.numerics import BALL_EPS, WIDE, sqnorm, wide
+from hyperbolic.smooth import cosh_sqrt, inverse_softplus, tanhc
 from hyperbolic.switch import is_traced
 
 _SHORTEST = 1e-30  # |v|^2 of a pair, so that 0/0 does not happen

@@ -13,8 +13,9 @@ from hyperbolic.encoders.relational.bilinear import complex_product, conjugate, 
 from hyperbolic.encoders.relational.scorer import Scorer, Table
 from hyperbolic.geometry import Geometry
 from hyperbolic.manifolds import Euclidean, Manifold
-from hyperbolic.numerics import WIDE, safe_sqrt, sqnorm, wide
+from hyperbolic.numerics import WIDE, sqnorm, wide
 from hyperbolic.operator import Operator, operator
+from hyperbolic.smooth import safe_sqrt
 from hyperbolic.typing import Context
 
 _EPSILON = 2.0  # of the range of the start, in the program of Sun et al. 2019

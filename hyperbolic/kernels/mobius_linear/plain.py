@@ -13,7 +13,8 @@ from torch import Tensor
 
 from hyperbolic.kernels.gyro import tanhc
 from hyperbolic.manifolds.poincare import pull_inside
-from hyperbolic.numerics import WIDE, artanhc, ball_gap, sqnorm
+from hyperbolic.numerics import WIDE, ball_gap, sqnorm
+from hyperbolic.smooth import artanhc
 
 Point = tuple[Tensor, Tensor]  # (..., D) and its gap (..., 1)
 

@@ -14,7 +14,8 @@ from torch import Tensor
 from hyperbolic.kernels.gyro import constants
 from hyperbolic.kernels.mobius_sum.passes import BallSum
 from hyperbolic.manifolds.poincare import project
-from hyperbolic.numerics import artanhc, cosh_sqrt, rescale, sqnorm, tanhc
+from hyperbolic.numerics import rescale, sqnorm
+from hyperbolic.smooth import artanhc, cosh_sqrt, tanhc
 
 
 def mobius_sum(x: Tensor, c: Tensor, weights: Tensor | None = None, mask: Tensor | None = None) -> Tensor:

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from hyperbolic.kernels import gyro
 from hyperbolic.nonlinearity import NONLINEARITIES
-from hyperbolic.numerics import artanhc, ball_gap, sqnorm
+from hyperbolic.numerics import ball_gap, sqnorm
+from hyperbolic.smooth import artanhc
 
 PHI = tuple(NONLINEARITIES)  # operators take their numbers
 _COMPILED = 4  # the first of them are in C++ and Triton, too

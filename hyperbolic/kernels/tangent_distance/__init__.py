@@ -17,7 +17,8 @@ from torch import Tensor
 
 from hyperbolic.fusion import fuse
 from hyperbolic.kernels.tangent_distance import passes
-from hyperbolic.numerics import sinhc, sqnorm, wide, wide_curvature
+from hyperbolic.numerics import sqnorm, wide, wide_curvature
+from hyperbolic.smooth import sinhc
 
 _BLOCK = 1 << 17  # float64 entries that are worked on at a time, a megabyte
 _LONGEST = 28.0  # sqrt(c)|e|, beyond which e counts as a vector of this length

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hyperbolic.numerics import asinhc, straight_through, wide
+from hyperbolic.numerics import straight_through, wide
+from hyperbolic.smooth import asinhc
 
 
 def row_products(queries: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:

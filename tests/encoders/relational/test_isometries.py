@@ -9,7 +9,7 @@ from hyperbolic.encoders.relational import isometries
 from hyperbolic.encoders.relational.isometries import Attention, Reflection, Rotation
 from hyperbolic.geometry import GEOMETRIES, make_geometry
 from hyperbolic.manifolds.poincare import distance_square, expmap0, mobius_add
-from hyperbolic.numerics import asinhc
+from hyperbolic.smooth import asinhc
 from tests.encoders.relational.agreement import WAYS, check_shared, check_sparse_is_dense
 from tests.tolerances import tolerance
 
