@@ -27,151 +27,27 @@ if __package__ in (None, ""):
 import torch  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 from torch._subclasses import FakeTensorMode  # noqa: E402
-from torch.func import functional_call  # noqa: E402
 
-from hyperbolic.geometry import FAMILIES, GEOMETRIES, Geometry, make_geometry  # noqa: E402
-from hyperbolic.layers.neighbours import with_themselves  # noqa: E402
+from hyperbolic.geometry import FAMILIES, GEOMETRIES, make_geometry  # noqa: E402
 from scripts.commands import reports_errors  # noqa: E402
+from scripts.subjects import First, Formula, Subject, first, subjects  # noqa: E402
 from tasks.folders import whole_file  # noqa: E402
 from tasks.record import commit  # noqa: E402
 
 RECORD = ROOT / "results" / "composability.json"
-_LENGTHS = torch.tensor([4, 1, 3])
-B, T, D = 3, 4, 3  # rows, positions and size of the inputs
-
-
-class Subject:
-    """A layer with inputs; ``call(parameters, *inputs)`` gives its first result."""
-
-    def __init__(self, layer: nn.Module, *inputs: Tensor, **fixed: Any):
-        self.layer, self.inputs, self.fixed = layer.double().eval(), inputs, fixed
-        self.whole = any(isinstance(value, nn.Module) for value in fixed.values())  # of one graph: no batch
-        self.parameters = {name: p.detach().clone() for name, p in layer.named_parameters()}
-
-    def call(self, parameters: dict[str, Tensor], *inputs: Tensor) -> Tensor:
-        return _first(functional_call(self.layer, parameters, inputs, self.fixed))
-
-    def differentiable(self) -> tuple[Callable[..., Tensor], tuple[Tensor, ...]]:
-        """The result as a function of the parameters and the inputs that are no integers, and those."""
-        names, n = list(self.parameters), len(self.parameters)
-        free = [i for i, x in enumerate(self.inputs) if x.is_floating_point()]
-
-        def function(*tensors: Tensor) -> Tensor:
-            inputs = list(self.inputs)
-            for i, x in zip(free, tensors[n:], strict=True):
-                inputs[i] = x
-            return self.call(dict(zip(names, tensors[:n], strict=True)), *inputs)
-
-        return function, (*self.parameters.values(), *(self.inputs[i].detach() for i in free))
-
-    def gradients(self, call: Callable[..., Tensor]) -> list[Tensor]:
-        """The result of a call on the inputs, and what it gives as gradients."""
-        inputs = [x.detach().requires_grad_() if x.is_floating_point() else x for x in self.inputs]
-        leaves = [x for x in inputs if x.requires_grad] + [p for p in self.layer.parameters() if p.requires_grad]
-        y = call(*inputs)
-        weights = torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view(y.shape)
-        grads = torch.autograd.grad((y * weights).sum(), leaves, allow_unused=True, materialize_grads=True)
-        return [y.detach(), *grads] if leaves else [y.detach()]
-
-
-class _First(nn.Module):
-    """A layer's first result, with arguments that are fixed."""
-
-    def __init__(self, subject: Subject):
-        super().__init__()
-        self.layer, self.fixed = subject.layer, subject.fixed
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        return _first(self.layer(*inputs, **self.fixed))
-
-
-def _first(result: Any) -> Tensor:
-    first: Tensor = result if isinstance(result, Tensor) else result[0]
-    return first
-
-
-def subjects(geometry: Geometry) -> dict[str, Callable[[], Subject]]:
-    """By name, makers of every layer of a geometry's family."""
-    m = geometry.manifold
-
-    def points(*size: int) -> Tensor:
-        x: Tensor = m.random(*size, std=0.4, dtype=torch.float64)
-        return x.detach()
-
-    def vectors(*size: int) -> Tensor:
-        return torch.randn(*size, dtype=torch.float64)
-
-    def of(name: str) -> Any:
-        return geometry.family.layers[name]
-
-    def make(name: str, *arguments: Any, **options: Any) -> Any:
-        return of(name)(m, *arguments, **options)
-
-    x, row = points(B, T, D), points(B, D)
-    features = torch.linspace(0, 1, B, dtype=torch.float64).unsqueeze(-1)
-    index = torch.tensor([[1, 2, 0, 3], [4, 4, 1, 1], [0, 5, 2, 3]])
-    return {
-        "Linear": lambda: Subject(make("Linear", D, 5), row),
-        "Concat": lambda: Subject(make("Concat", (D, D), 4, n_features=1), row, row.flip(0), features=features),
-        "Activation": lambda: Subject(make("Activation", "tanh"), row),
-        "Dropout": lambda: Subject(make("Dropout", 0.3), row),
-        "Embedding": lambda: Subject(make("Embedding", 6, D), index),
-        "PositionEncoding": lambda: Subject(make("PositionEncoding", D, T), x),
-        "Norm": lambda: Subject(make("Norm", D), x),
-        "Residual": lambda: Subject(make("Residual", D, D), x, x.flip(0)),
-        "FeedForward": lambda: Subject(make("FeedForward", D, 6), x),
-        "Centroid": lambda: Subject(make("Centroid"), x),
-        "OrderedSum": lambda: Subject(make("OrderedSum"), x),
-        "Aggregation": lambda: _aggregation(make, points),
-        "Attention": lambda: Subject(make("Attention", D, n_positions=T), x, torch.arange(T).expand(B, T)),
-        "ContextAttention": lambda: Subject(make("ContextAttention", D), x),
-        "MultiHeadAttention": lambda: Subject(make("MultiHeadAttention", D, 3), x, x.flip(1)),
-        "RNNCell": lambda: _cell(make("RNNCell", D, 4), row, points),
-        "GRUCell": lambda: _cell(make("GRUCell", D, 4), row, points),
-        "RNN": lambda: Subject(make("RNN", D, 4), x, lengths=_LENGTHS),
-        "GRU": lambda: Subject(make("GRU", D, 4), x, lengths=_LENGTHS),
-        "Logits": lambda: Subject(make("Logits", D, 6), row),
-        "HyperplaneLogits": lambda: Subject(make("HyperplaneLogits", D, 6), row),
-        "dist": lambda: _formula(lambda a, b: m.dist(a, b), row, row.roll(1, 0)),
-        "expmap": lambda: _formula(lambda a, u: m.expmap(a, m.proju(a, u)), row, vectors(*row.shape)),
-        "logmap": lambda: _formula(lambda a, b: m.logmap(a, b), row, row.roll(1, 0)),
-        "centroid": lambda: _formula(lambda a: m.centroid(a), x),
-    }
-
-
-class _Formula(nn.Module):
-    def __init__(self, function: Callable[..., Tensor]):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        return self.function(*inputs)
-
-
-def _formula(function: Callable[..., Tensor], *inputs: Tensor) -> Subject:
-    return Subject(_Formula(function), *inputs)
-
-
-def _cell(layer: nn.Module, row: Tensor, points: Callable[..., Tensor]) -> Subject:
-    return Subject(layer, row, points(B, 4))
-
-
-def _aggregation(make: Any, points: Callable[..., Tensor]) -> Subject:
-    pairs = torch.tensor([[0, 1], [1, 2]])
-    return Subject(make("Aggregation", D), points(B, D), neighbours=with_themselves(pairs, B))
 
 
 # ------------------------------------------------------------------------------------------------------------ checks
 
 
 def _eager(s: Subject) -> None:
-    assert all(t.isfinite().all() for t in s.gradients(_First(s)))
+    assert all(t.isfinite().all() for t in s.gradients(First(s)))
 
 
 def _compile(s: Subject, backend: str = "aot_eager") -> None:
     """The graph of both passes that Inductor would get, run as it is."""
     torch._dynamo.reset()
-    module = _First(s)
+    module = First(s)
     fast = torch.compile(module, fullgraph=True, backend=backend)
     for actual, expected in zip(s.gradients(fast), s.gradients(module), strict=True):
         torch.testing.assert_close(actual, expected, rtol=1e-7, atol=1e-9)
@@ -179,7 +55,7 @@ def _compile(s: Subject, backend: str = "aot_eager") -> None:
 
 def _export(s: Subject) -> None:
     batch = None if s.whole else torch.export.Dim("batch", min=2, max=1 << 16)
-    module, inputs = _First(s), tuple(x.detach() for x in s.inputs)
+    module, inputs = First(s), tuple(x.detach() for x in s.inputs)
     fixed = {name: value for name, value in s.fixed.items() if isinstance(value, Tensor)}
     if fixed:  # tensors that depend on the batch
         module = _Positional(s, list(fixed))
@@ -200,11 +76,11 @@ class _Positional(nn.Module):
 
     def forward(self, *inputs: Tensor) -> Tensor:
         n = len(inputs) - len(self.names)
-        return _first(self.layer(*inputs[:n], **dict(zip(self.names, inputs[n:], strict=True)), **self.others))
+        return first(self.layer(*inputs[:n], **dict(zip(self.names, inputs[n:], strict=True)), **self.others))
 
 
 def _trace(s: Subject) -> None:
-    module = _First(s)
+    module = First(s)
     inputs = tuple(x.detach() for x in s.inputs)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -272,11 +148,11 @@ def _twice(s: Subject) -> None:
 
 def _on_meta(s: Subject) -> None:
     expected = s.call(s.parameters, *s.inputs)
-    layer = pickle.loads(pickle.dumps(s.layer)) if not isinstance(s.layer, _Formula) else s.layer
+    layer = pickle.loads(pickle.dumps(s.layer)) if not isinstance(s.layer, Formula) else s.layer
     layer = layer.to("meta")
     inputs = [x.to("meta") for x in s.inputs]
     fixed = {name: v.to("meta") if isinstance(v, (Tensor, nn.Module)) else v for name, v in s.fixed.items()}
-    actual = _first(layer(*inputs, **fixed))
+    actual = first(layer(*inputs, **fixed))
     assert (actual.shape, actual.dtype, actual.device.type) == (expected.shape, expected.dtype, "meta")
 
 
@@ -293,8 +169,8 @@ def _autocast(s: Subject) -> None:
     layer, fixed = s.layer.float(), {k: v.float() if _is_float(v) else v for k, v in s.fixed.items()}
     inputs = [x.detach().float().requires_grad_() if x.is_floating_point() else x for x in s.inputs]
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        y = _first(layer(*inputs, **fixed))
-    expected = _first(layer(*inputs, **fixed))
+        y = first(layer(*inputs, **fixed))
+    expected = first(layer(*inputs, **fixed))
     y.float().sum().backward()
     torch.testing.assert_close(y.float(), expected, rtol=0.1, atol=0.1)
     assert all(x.grad.isfinite().all() for x in inputs if x.requires_grad and x.grad is not None)
@@ -305,10 +181,10 @@ def _is_float(value: Any) -> bool:
 
 
 def _pickle(s: Subject) -> None:
-    if isinstance(s.layer, _Formula):
+    if isinstance(s.layer, Formula):
         return
     again = pickle.loads(pickle.dumps(s.layer))
-    assert torch.equal(_first(again(*s.inputs, **s.fixed)), _first(s.layer(*s.inputs, **s.fixed)))
+    assert torch.equal(first(again(*s.inputs, **s.fixed)), first(s.layer(*s.inputs, **s.fixed)))
 
 
 CHECKS: dict[str, Callable[[Subject], None]] = {

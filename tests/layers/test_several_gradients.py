@@ -6,7 +6,7 @@ import torch
 from hyperbolic.geometry import GEOMETRIES, make_geometry
 from hyperbolic.layers import lorentz, mobius
 from hyperbolic.manifolds import Lorentz, PoincareBall
-from scripts.composability import subjects
+from scripts.subjects import subjects
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")  # PyTorch's own attention under vmap

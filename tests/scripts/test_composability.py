@@ -8,7 +8,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hyperbolic.geometry import FAMILIES, GEOMETRIES
 from scripts import composability, readme
-from scripts.composability import CHECKS, RECORD, Subject, _First, problem, tried
+from scripts.composability import CHECKS, RECORD, problem, tried
+from scripts.subjects import First, Subject
 
 SLOW = ["fullgraph", "export"]  # which take minutes; "compile" takes an hour
 QUICK = ["eager", "vmap", "jvp", "per-sample", "twice", "meta", "fake", "autocast", "pickle", "trace"]
@@ -44,9 +45,9 @@ class Mode(TorchDispatchMode):
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 def test_gradients_where_a_mode_sees_every_operation(geometry, native_kernels, monkeypatch):
     def check(subject: Subject) -> None:
-        expected = subject.gradients(_First(subject))
+        expected = subject.gradients(First(subject))
         with Mode():
-            torch.testing.assert_close(subject.gradients(_First(subject)), expected)
+            torch.testing.assert_close(subject.gradients(First(subject)), expected)
 
     monkeypatch.setitem(CHECKS, "mode", check)
     assert not any(problems["mode"] for problems in tried(geometry, set(), ["mode"]).values())
