@@ -89,7 +89,9 @@ def test_a_typing_experiment_is_what_its_name_says(name):
     assert values["geometry"]["parts"] == {}
     if paper == "hybonet":
         assert values["encoder"]["_target_"].endswith("TransformerEncoder")
-        assert values["geometry"]["name"] == {"lorentz": "lorentz", "tangent": "lorentz_tangent"}[model]
+        assert values["geometry"]["name"] == "lorentz"
+        forms = {layer.get("variant") for layer in values["geometry"]["options"].values()}
+        assert forms == {"lorentz": set(), "tangent": {"tangent"}}[model]
     elif baseline:
         assert (values["encoder"], values["geometry"]["name"]) == (None, "euclidean")
     else:

@@ -7,6 +7,7 @@ Yang et al. 2016.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from geoopt import ManifoldParameter
@@ -86,7 +87,7 @@ class DistanceAttention(nn.Module):
         ValueError: an unknown score.
     """
 
-    linear: type[nn.Module]
+    linear: Callable[..., nn.Module]
     embedding: type[nn.Module]
 
     def __init__(self, manifold: Manifold, d: int, n_positions: int = 0, score: str = "distance"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
@@ -145,9 +146,9 @@ class _Positions(nn.Embedding):
 class _Shift(nn.Module):
     """A point and a position, joined by a Lorentz linear layer that has the position as its bias."""
 
-    def __init__(self, manifold: Lorentz, d: int):
+    def __init__(self, manifold: Lorentz, d: int, variant: str):
         super().__init__()
-        self.affine = Linear(manifold, d, d, bias=False)
+        self.affine = Linear(manifold, d, d, bias=False, variant=variant)
 
     def forward(self, x: Tensor, position: Tensor) -> Tensor:
         return self.affine.join(x, position)
@@ -158,13 +159,19 @@ class Attention(DistanceAttention):
 
     Positions come in as in HyboNet's position encoding: ``r_i`` is a Lorentz linear layer of ``x_i`` whose only bias is
     the vector of the position.
+
+    Args:
+        variant: of the linear layers, see :class:`Linear`.
     """
 
     manifold: Lorentz
-    linear, embedding = Linear, _Positions
+    embedding = _Positions
 
-    def __init__(self, manifold: Lorentz, d: int, n_positions: int = 0, score: str = "distance"):
-        add = _Shift(manifold, d) if n_positions else None
+    def __init__(
+        self, manifold: Lorentz, d: int, n_positions: int = 0, score: str = "distance", variant: str = "paper"
+    ):
+        self.linear = functools.partial(Linear, variant=variant)
+        add = _Shift(manifold, d, variant) if n_positions else None
         super().__init__(manifold, d, n_positions, score)
         self.add = add
 

@@ -20,7 +20,7 @@ from hyperbolic.numerics import SHEET_RADIUS, limit
 
 @dataclass(frozen=True)
 class Variant:
-    """What HyboNet's paper and its three released programs do differently in the linear layer.
+    """What HyboNet's paper, its three released programs and its baseline do differently in the linear layer.
 
     Args:
         scale, learn_scale: lambda at the start, and whether it is trained (as the exponential of a free scalar).
@@ -49,6 +49,8 @@ VARIANTS: dict[str, Variant] = {
     "gcn": Variant(10.0, True, True, True, False, lambda out, in_: 1 / math.sqrt(out), True),
     # translation
     "mt": Variant(math.exp(2.3), True, True, True, False, lambda out, in_: 0.02, True),
+    # what section 3.1 compares with, the linear layers of Lorentz (Tangent) in Table 6; Glorot uniform (ours)
+    "tangent": Variant(1.0, False, False, False, False, lambda out, in_: math.sqrt(6 / (out + in_)), False),
 }
 
 
@@ -61,6 +63,8 @@ class Linear(ConstantLayer):
     stated radius are cut to it. ``weight`` holds the rows ``v, W`` (only W without normalisation),
     (d_out + 1, d_in + 1), with the time coordinate first.
 
+    With variant="tangent" it is ``exp_0(W h(log_0(x)) + b)``, W (d_out, d_in), in any case without normalisation.
+
     For u = 0, where the formula has no value, ``|u|`` is ``sqrt(|u|^2 + 2^-40)`` and the result the origin.
 
     Args:
@@ -68,8 +72,8 @@ class Linear(ConstantLayer):
         activation: h, a name in ``NONLINEARITIES``, applied to all coordinates of the input.
         dropout: of the input's coordinates, after h (in the paper's variant before it).
         normalize: as above.
-        variant: a key of ``VARIANTS``: the paper's, or one of the three released programs (kg, gcn, mt). It sets the
-            initialisation and what the following options are when left out.
+        variant: a key of ``VARIANTS``: the paper's, one of the three released programs (kg, gcn, mt), or tangent. It
+            sets the initialisation and what the following options are when left out.
         scale: lambda > 0 (at the start), learn_scale: train it. In units of 1/sqrt(c).
         offset: epsilon > 1, in units of 1/sqrt(c); 1.1 in the programs, which have c = 1.
         bias_in_time, residual_in_time, raw_time: see :class:`Variant`. They, scale and learn_scale belong to the
@@ -78,8 +82,8 @@ class Linear(ConstantLayer):
             lambda.
 
     Raises:
-        ValueError: an unknown variant or activation, scale <= 0, offset <= 1, heads < 1, d_out < 1, or with
-            normalize=False an option of the normalisation.
+        ValueError: an unknown variant or activation, scale <= 0, offset <= 1, heads < 1, d_out < 1, or without
+            normalisation an option of it.
     """
 
     def __init__(
@@ -103,8 +107,9 @@ class Linear(ConstantLayer):
         super().__init__()
         self.manifold, self.d_in, self.d_out, self.heads = manifold, d_in, d_out, heads
         self.activation, self.drop = check_nonlinearity(activation), nn.Dropout(dropout)
-        self.normalize, self.variant, self.offset = normalize, variant, offset
+        self.variant, self.offset = variant, offset
         preset = _preset(self, variant)
+        self.normalize = normalize = normalize and variant != "tangent"
         timed = {
             "scale": scale,
             "learn_scale": learn_scale,
@@ -114,7 +119,8 @@ class Linear(ConstantLayer):
         }
         unused = [option for option, value in timed.items() if value is not None]
         if unused and not normalize:
-            raise ValueError(f"{name_of(self)}: no effect with normalize=False: {', '.join(unused)}; leave them out")
+            without = "variant='tangent'" if variant == "tangent" else "normalize=False"
+            raise ValueError(f"{name_of(self)}: no effect with {without}: {', '.join(unused)}; leave them out")
         scale = preset.scale if scale is None else scale
         check_sizes(self, d_in, d_out)
         if scale <= 0 or offset <= 1 or heads < 1:
@@ -125,7 +131,7 @@ class Linear(ConstantLayer):
         self.bias_in_time = normalize and (preset.bias_in_time if bias_in_time is None else bias_in_time)
         self.residual_in_time = preset.residual_in_time if residual_in_time is None else residual_in_time
         self.raw_time = preset.raw_time if raw_time is None else raw_time
-        rows, columns = d_out + 1 if normalize else d_out, d_in + 1
+        rows, columns = d_out + 1 if normalize else d_out, d_in if variant == "tangent" else d_in + 1
         bound = preset.start(d_out + 1, columns)
         weight = torch.empty(heads * rows, columns).uniform_(-bound, bound)
         if preset.zero_time_column:
@@ -158,12 +164,14 @@ class Linear(ConstantLayer):
 
         Args: x (..., D_in) points; added (..., D_out), a point or vector whose first coordinate counts in the time of
             the result where ``residual_in_time`` says so, or (..., d_out), a vector that counts in the space part.
-            Leading axes broadcast; only for one head.
+            Leading axes broadcast; only for one head. With variant="tangent" a point counts by its ``log_0``.
         Returns: (..., D_out).
         """
         # the number of axes first: shapes of other lengths would be compared entry by entry, which torch.export records
         if added is not None and (added.dim() != x.dim() or added.shape[:-1] != x.shape[:-1]):
             x = x.expand(*torch.broadcast_shapes(added.shape[:-1], x.shape[:-1]), x.shape[-1])
+        if self.variant == "tangent":
+            return self._through_tangent_space(x, added)
         lead, size, c = x.shape[:-1], self.d_out + 1, self.manifold.c
         x = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
         inner, parameters = self._inner(x), self._parameters_with_time()
@@ -181,6 +189,12 @@ class Linear(ConstantLayer):
         if self.heads > 1:
             return y.view(*lead, self.heads, size)
         return y if len(lead) == 1 else y.view(*lead, size)
+
+    def _through_tangent_space(self, x: Tensor, added: Tensor | None) -> Tensor:
+        u = nn.functional.linear(self._inner(self.manifold.logmap0(x)), self.weight, self.bias)
+        if added is not None:
+            u = u + (self.manifold.logmap0(added) if added.shape[-1] > self.d_out else added)
+        return self.manifold.expmap0(u if self.heads == 1 else u.unflatten(-1, (self.heads, self.d_out)))
 
     def _parameters_with_time(self) -> tuple[Tensor, Tensor | None]:
         """Weight and bias with a row and an entry for the time coordinate of each head, 0 where there is none."""

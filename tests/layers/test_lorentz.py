@@ -71,7 +71,7 @@ def test_the_residual_reaches_every_coordinate_and_the_position_every_point():
         layer = spread(lorentz.Residual(space, 3, 4, variant=name))
         jacobian = torch.autograd.functional.jacobian(lambda t, layer=layer: layer(o, t), x)
         assert (jacobian[1:, 1:].diagonal().abs() > 1e-4).all()
-        assert bool((jacobian[0].abs() > 1e-6).any()) == (name in ("gcn", "mt"))  # does x count in the time coordinate?
+        assert bool((jacobian[0].abs() > 1e-6).any()) == (name in ("gcn", "mt", "tangent"))  # does x count in the time coordinate?
     layer = spread(lorentz.PositionEncoding(space, 4, 9))
     out = layer(x.expand(1, 9, -1))[0]
     assert (out[1:] - out[:-1]).abs().amax(-1).min() > 1e-3

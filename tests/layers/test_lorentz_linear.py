@@ -41,7 +41,7 @@ def test_the_variants_are_their_formulas(c):
     """The paper (Eq. 3, 7, 9) and the three programs, with bias and activation, written out."""
     space = Lorentz(c)
     x = points(c, 5, 3)
-    for name in VARIANTS:
+    for name in VARIANTS.keys() - {"tangent"}:
         layer = spread(lorentz.Linear(space, 3, 4, activation="tanh", variant=name))
         v, w = layer.weight[0], layer.weight[1:]
         h = torch.tanh(x)
@@ -55,6 +55,29 @@ def test_the_variants_are_their_formulas(c):
         results, plain = (torch.autograd.grad(y.sin().sum(), layer.parameters()) for y in (layer(x), expected))
         for a, b in zip(results, plain, strict=True):
             torch.testing.assert_close(a, b, **CLOSE)
+
+
+@pytest.mark.parametrize("c", CURVATURES)
+def test_in_the_tangent_space_at_the_origin(c):
+    """The baseline of Table 6: ``exp_0(W h(log_0(x)) + b)``, in every layer that is made of linear ones."""
+    space = Lorentz(c)
+    x, o = points(c, 2, 5, 4), points(c, 2, 5, 3)
+    layer = spread(lorentz.Linear(space, 3, 4, activation="tanh", variant="tangent"))
+    u = torch.tanh(space.logmap0(o)) @ layer.weight.T + layer.bias
+    torch.testing.assert_close(layer(o), space.expmap0(u), **CLOSE)
+    heads = spread(lorentz.Linear(space, 3, 2, variant="tangent", heads=3))
+    u = (space.logmap0(o) @ heads.weight.T + heads.bias).unflatten(-1, (3, 2))
+    torch.testing.assert_close(heads(o), space.expmap0(u), **CLOSE)
+    residual = spread(lorentz.Residual(space, 3, 4, variant="tangent"))
+    u = space.logmap0(o) @ residual.affine.weight.T + space.logmap0(x)
+    torch.testing.assert_close(residual(o, x), space.expmap0(u), **CLOSE)
+    positions = spread(lorentz.PositionEncoding(space, 4, 5, variant="tangent"))
+    u = space.logmap0(x) @ positions.affine.weight.T + positions.table
+    torch.testing.assert_close(positions(x), space.expmap0(u), **CLOSE)
+    attention = lorentz.Attention(space, 4, n_positions=5, variant="tangent")
+    assert {m.variant for m in attention.modules() if isinstance(m, lorentz.Linear)} == {"tangent"}
+    with pytest.raises(ValueError, match="no effect with variant='tangent': scale"):
+        lorentz.Linear(space, 3, 4, variant="tangent", scale=2.0)
 
 
 @pytest.mark.parametrize("c", CURVATURES)
