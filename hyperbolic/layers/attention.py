@@ -80,8 +80,8 @@ class DistanceAttention(nn.Module):
         score: "distance": as above; "squared": ``w_i = softmax_i(-d^2(q_i, k_i) / sqrt(d))`` without beta, with the
             squared geodesic distance, or in the Lorentz family the squared Lorentz distance (Chen et al., Eq. 5).
 
-    Subclasses name the linear layer and the table of their family in ``linear`` and ``embedding``, implement ``place``
-    and guard ``forward``.
+    Subclasses name the linear layer and the table of their family in ``linear`` and ``embedding``, implement
+    ``add_positions`` and guard ``forward``.
 
     Raises:
         ValueError: an unknown score.
@@ -101,14 +101,14 @@ class DistanceAttention(nn.Module):
 
     extra_repr = shows("d", "n_positions")
 
-    def place(self, x: Tensor, p: Tensor) -> Tensor:
+    def add_positions(self, x: Tensor, p: Tensor) -> Tensor:
         """The points x (..., N, D) with the rows p of the table at their positions."""
         raise NotImplementedError
 
     def pairs(self, x: Tensor, positions: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Queries and keys (..., N, D) of the points x (..., N, D), see :meth:`forward`."""
         if positions is not None and self.positions is not None:
-            x = self.place(x, self.positions(positions))
+            x = self.add_positions(x, self.positions(positions))
         return self.query(x), self.key(x)
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:

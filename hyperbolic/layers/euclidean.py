@@ -74,7 +74,7 @@ class Attention(DistanceAttention):
 
     linear, embedding = Linear, Embedding
 
-    def place(self, x: Tensor, p: Tensor) -> Tensor:
+    def add_positions(self, x: Tensor, p: Tensor) -> Tensor:
         return x + p
 
     forward = takes_points("d", flat=True, full=True)(DistanceAttention.forward)

@@ -175,7 +175,7 @@ class Attention(DistanceAttention):
         super().__init__(manifold, d, n_positions, score)
         self.add = add
 
-    def place(self, x: Tensor, p: Tensor) -> Tensor:
+    def add_positions(self, x: Tensor, p: Tensor) -> Tensor:
         assert self.add is not None  # as there are positions
         placed: Tensor = self.add(x, p)
         return placed

@@ -85,7 +85,7 @@ class Attention(DistanceAttention):
     linear: type[nn.Module] = Linear
     embedding = Embedding
 
-    def place(self, x: Tensor, p: Tensor) -> Tensor:
+    def add_positions(self, x: Tensor, p: Tensor) -> Tensor:
         return self.manifold.mobius_add(x, p)
 
     forward = takes_points("d")(DistanceAttention.forward)

@@ -168,7 +168,7 @@ class Attention(DistanceAttention):
 
     linear, embedding = Linear, Embedding
 
-    def place(self, x: Tensor, p: Tensor) -> Tensor:
+    def add_positions(self, x: Tensor, p: Tensor) -> Tensor:
         return self.manifold.expmap0(self.manifold.logmap0(x) + self.manifold.logmap0(p))
 
     forward = takes_points("d")(DistanceAttention.forward)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from hyperbolic.geometry import GEOMETRIES, make_geometry
+from hyperbolic.layers.guard import validate_points
 from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
 from hyperbolic.manifolds.charts import convert
 from tests.tolerances import tolerance
@@ -80,3 +81,12 @@ def test_lorentz_pairs_have_a_time_coordinate():
     attention, _ = layer("lorentz", "distance")
     q, _ = attention.pairs(Lorentz(C).random(2, 4, dtype=F64))
     assert q.shape == (2, 5)
+
+
+@pytest.mark.parametrize("name", sorted(GEOMETRIES))
+def test_points_of_positions_are_checked_as_others(name):
+    attention, space = layer(name, "distance")
+    x, index = space.random(2, 3, 4, std=0.5, dtype=F64), torch.arange(3)
+    expected = attention(x, index)[0]
+    validate_points(attention)
+    torch.testing.assert_close(attention(x, index)[0], expected, **IDENTITY)
