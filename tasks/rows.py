@@ -73,20 +73,22 @@ def other_keys(line: bytes, keys: Sequence[str]) -> dict[str, Any]:
         record = parse_object(decode(line))
     except Fault:  # a text that begins with a brace
         return {}
-    return {key: value for key, value in record.items() if key not in keys}
+    lower = {key.lower() for key in keys}
+    return {key: value for key, value in record.items() if key.lower() not in lower}
 
 
 def pick_fields(
     record: Mapping[str, Any], fields: Mapping[str, Sequence[str]], optional: Sequence[str] = ()
 ) -> dict[str, str]:
-    """The fields of an object of JSON, each by the first of its names that is there; "" for an `optional` one without.
+    """The fields of an object of JSON, each by the first of its names that is there, in large or small letters; "" for
+    an `optional` one without.
 
     Blanks around the field `label` are dropped, and it may be a whole number. Raises Fault for one that is not there or
     no string.
     """
     values = {}
     for field, names in fields.items():
-        name = next((name for name in names if name in record), None)
+        name = next((key for name in names if (key := _key(record, name)) is not None), None)
         if name is None:
             raise Fault(f"it has none of the keys {', '.join(names)}")
         value = record[name]
@@ -96,6 +98,11 @@ def pick_fields(
             raise Fault(f"{name} must be a string, and it is {brief(value)}")
         values[field] = value.strip() if field == "label" else value
     return values | {field: "" if record.get(field) is None else str(record[field]) for field in optional}
+
+
+def _key(record: Mapping[str, Any], name: str) -> str | None:
+    """The key of this name, or one that differs in large and small letters alone."""
+    return name if name in record else next((key for key in record if key.lower() == name.lower()), None)
 
 
 def read_records(

@@ -77,13 +77,13 @@ def quoted_rows(
 
 
 def named_columns(columns: Sequence[str], fields: Mapping[str, Sequence[str]]) -> list[str]:
-    """What a first line calls its columns, without blanks around. Of a field none of whose names is there, one in other
-    letters, large or small, is as the field has it."""
+    """What a first line calls its columns, without blanks around. That of a field, by the first of its names that is
+    there in large or small letters, is as the field has it."""
     names = [column.strip() for column in columns]
     for several in fields.values():
-        if {*several}.isdisjoint(names):
-            own = {name.lower(): name for name in several}
-            names = [own.get(name.lower(), name) for name in names]
+        lower = [name.lower() for name in names]
+        if (first := next((name for name in several if name.lower() in lower), None)) and first not in names:
+            names = [first if name.lower() == first.lower() else name for name in names]
     return names
 
 
