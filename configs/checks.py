@@ -78,8 +78,9 @@ def check(cfg: DictConfig) -> dict[str, Any]:
     if missing := sorted(OmegaConf.missing_keys(cfg)):
         raise ConfigError(f"{missing[0]} has no value; set it, as in {missing[0]}=...")
     if cfg.data.dir is not None and "${data.dir}" not in OmegaConf.to_yaml(cfg, resolve=False):
-        has_file = "file" in cfg.task.data
-        own = "reads a file of your own by task.data.file" if has_file else "has its own data, below paths.data_dir"
+        data = files.plain(cfg.task.data)
+        place = "file" if "file" in data else "folder" if "probed" in parameters("task.data", data) else ""
+        own = f"reads a {place} of your own by task.data.{place}" if place else "has its own data, below paths.data_dir"
         raise ConfigError(
             f"data.dir={cfg.data.dir} is for tasks that read a folder of your own ({', '.join(OF_A_FOLDER)}); task="
             f"{cfg.task.name} {own}. Leave data.dir out, or choose such a task."

@@ -73,6 +73,11 @@ def _no_such_choice(text: str, error: BaseException) -> str | None:
             return f"There is no group {match[1]} to choose in; python run.py --help lists the groups."
         if re.search(r"Primary config module|Unable to find|Cannot find primary config", text):
             return " ".join(text.split())
+        if match := re.search(r"In '([^']+)': Could not load '([^']+)'", text):
+            group, _, name = match[2].rpartition("/")
+            near = difflib.get_close_matches(name, [file.stem for file in (files.FOLDER / group).glob("*.yaml")], n=3)
+            hint = f" Did you mean {' or '.join(near)}?" if near else ""
+            return f"{match[1]}.yaml: its list of defaults has {name}, and there is no {group} of this name.{hint}"
         return None
     group, _, name = match[1].rpartition("/")
     options = re.findall(r"^\t(\S+)$", text, flags=re.MULTILINE)

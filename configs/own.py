@@ -97,7 +97,8 @@ def _check_yaml(file: Path) -> None:
     except (OSError, ValueError) as error:
         raise UserError(f"{file} cannot be read ({error}); it must be a text in UTF-8.") from error
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
+        is_key = getattr(error, "context", None) == "while scanning a simple key"  # whose problem is seen lines later
+        mark = getattr(error, "context_mark" if is_key else "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         raise UserError(f"{file}{line}: it is no YAML ({getattr(error, 'problem', None) or error}).") from error
 

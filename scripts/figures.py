@@ -91,8 +91,11 @@ def draw_searches(folders: Sequence[Path], options: argparse.Namespace) -> None:
     """Draw the trials of searches, by their folders, and print the files. Raises UserError where one is none."""
     if not folders:
         raise UserError("Name the folder of a search, as in: figures.py search outputs/search/NAME")
+    if options.name and len(folders) > 1:
+        raise UserError("--name names the files of one search; leave it out, or draw them one by one.")
     for folder in folders:
-        for path in trials.draw(folder, options.out or folder, options.format):
+        name = options.name or (folder.resolve().name if options.out else "")
+        for path in trials.draw(folder, options.out or folder, options.format, name):
             print(f"figure: {path}", flush=True)
 
 

@@ -217,7 +217,7 @@ def _files(record: Record) -> str:
     data = record["config"]["task"]["data"]
     folder = data.get("folder") or (data.get("release") or {}).get("root")
     place = Path(folder).name if isinstance(folder, str) and "/" not in name else ""
-    return f"{place}/{name}" if place else name
+    return f"{place}/{name}" if place not in ("", name) else name
 
 
 def _apart(groups: Sequence[Mapping[Path, Record]], titles: Sequence[str], choices: Choices) -> list[str]:

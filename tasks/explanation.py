@@ -73,6 +73,7 @@ def as_page(predictions: Iterable[Prediction]) -> Iterator[str]:
     yield "</body>\n</html>\n"
 
 
+OWN = ("file", "text", "label", "probabilities", "explanation")  # what a prediction has besides columns of the user
 PAGES = (".html", ".htm")
 FORMS: dict[str, Callable[[Iterable[Prediction]], Iterator[str]]] = {  # by ending
     ".txt": as_text, **dict.fromkeys(PAGES, as_page)
@@ -95,8 +96,11 @@ def _word(word: Mapping[str, Any], strength: float) -> str:
 
 
 def _answer(prediction: Prediction) -> str:
+    """Its file, class and probability, and the other columns that are handed on."""
     file = f"{prediction['file']}: " if "file" in prediction else ""
-    return f"{file}{prediction['label']} ({prediction['probabilities'][prediction['label']]:.3f})"
+    others = {key: value for key, value in prediction.items() if key not in OWN}
+    handed = f" [{', '.join(f'{key}: {value}' for key, value in others.items())}]" if others else ""
+    return f"{file}{prediction['label']} ({prediction['probabilities'][prediction['label']]:.3f}){handed}"
 
 
 def _factor(part: Mapping[str, Any], form: str) -> str:

@@ -1,5 +1,6 @@
 """Labels as files write them, as numbers of classes."""
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -48,21 +49,30 @@ class Labels:
     def finish(self, numbers: np.ndarray) -> tuple[list[str], np.ndarray]:
         """The names of the classes, and the class of each of the `numbers` (N,), of which they keep the type.
 
-        Raises UserError for labels of training data without given classes that differ in case alone.
+        Raises UserError for labels of training data without given classes that differ in case alone, or in nothing
+        that is seen.
         """
         if self.classes is not None:
             return list(self.classes), numbers
         names = sorted(self._numbers)
         alike: dict[str, str] = {}
         for name in names:
-            if (other := alike.setdefault(name.casefold(), name)) != name:
+            if (other := alike.setdefault(_seen(name), name)) != name:
                 both = f"{brief(other)} and {brief(name)}"
+                in_case = other.casefold() == name.casefold()
+                how = "case alone" if in_case else "characters that look alike or are not seen"
                 raise UserError(
-                    f"The labels {both} differ in case alone. Write them alike, or say with task.data.classes which "
+                    f"The labels {both} differ in {how}. Write them alike, or say with task.data.classes which "
                     "labels each class has, as {yes: [Yes, yes], no: [no]}."
                 )
         place = {name: k for k, name in enumerate(names)}
         return names, np.array([place[name] for name in self._numbers], numbers.dtype)[numbers]
+
+
+def _seen(label: str) -> str:
+    """A label without what does not show: case, composition (NFKC), blanks around, characters of format."""
+    characters = unicodedata.normalize("NFKC", label.casefold())
+    return "".join(c for c in characters if unicodedata.category(c) != "Cf").strip()
 
 
 def check_classes(counts: Mapping[str, Mapping[str, int]], unit: str, remark: str = "") -> None:

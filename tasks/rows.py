@@ -181,10 +181,17 @@ def _read_rows(
     keys += [field for field in optional if field in names]
     if twice := [name for name in keys if names.count(name) > 1]:
         raise UserError(f"{path}: {where} has two columns {twice[0]}; give one of them another name.")
-    needed = 1 + max(map(names.index, keys))
+    needed, opened = 1 + max(map(names.index, keys)), False
 
     def name(row: list[str]) -> dict[str, str]:
+        nonlocal opened
+        before, opened = opened, not in_quotes and row[-1].startswith('"') and row[-1].count('"') % 2 == 1
         if not needed <= len(row) <= len(names):
+            if before:
+                raise UserError(
+                    f"{path}: a text in quotes goes on in another line, {brief(row[0])}. Ends of lines within texts "
+                    "are read in files .csv alone, and in tables with quotes around all columns; save it as such."
+                )
             n, listed = len(names), ", ".join(names)
             expected = f"the first line has {n}" if header is None else f"{n} are expected ({listed})"
             raise Fault(f"it has {len(row)} columns, and {expected}")

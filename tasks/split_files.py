@@ -1,10 +1,11 @@
 """Files of a folder whose names say of which split they are."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tasks.batches import SPLITS
+from tasks.errors import readable
 
 BEGINNINGS = {"train": ("train",), "dev": ("dev", "val", "trial"), "test": ("test",)}  # of a word of a name
 
@@ -16,6 +17,16 @@ def split_name(name: str) -> str | None:
         if any(word.startswith(beginnings) for word in words):
             return split
     return None
+
+
+def several_files(files: Iterable[tuple[str, Path]]) -> Iterator[str]:
+    """Of each split that has several files a sentence that names them, so that no copy is taken in unseen."""
+    by_split: dict[str, list[str]] = {}
+    for split, path in files:
+        by_split.setdefault(split, []).append(path.name)
+    for split, names in by_split.items():
+        if len(names) > 1:
+            yield readable(f"Files of {split}: {', '.join(names)[:300]}; task.data.files chooses among them.")
 
 
 def stems_by_split(folder: Path, endings: Iterable[str]) -> dict[str, dict[str, Path]]:

@@ -137,6 +137,15 @@ def test_a_typo_in_what_is_only_printed_is_an_error():
     assert done.err.startswith("error: There is no encoder named hybonett. Did you mean hybonet")
 
 
+def test_a_typo_in_the_defaults_of_a_file_of_your_own_is_named(tmp_path):
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder" / "mine.yaml").write_text("defaults: [grru]\n", encoding="utf-8")
+    done = call(f"hydra.searchpath=[file://{tmp_path}]", "task=prefix_toy", "encoder=mine")
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert "encoder/mine.yaml: its list of defaults has grru" in done.err
+    assert "Did you mean gru" in done.err
+
+
 def test_a_mistyped_experiment_gets_three_names_and_not_all():
     message = call("experiment=hnn_prefix10_gru_hyperbolic").err
     names = [name for name in EXPERIMENTS if f" {name}" in message]

@@ -16,8 +16,10 @@ LOG_FROM = 20  # an axis of numbers is logarithmic where the largest is so many 
 _OVER = {"boxstyle": "square,pad=0.12", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}  # values, over lines
 
 
-def draw(folder: Path, out: Path, suffix: str) -> list[Path]:
+def draw(folder: Path, out: Path, suffix: str, name: str = "") -> list[Path]:
     """The settings of a search's trials as parallel coordinates, the best in red, and the importance of each setting.
+
+    name: what the files are called after the figure's name.
 
     Raises UserError where there are fewer than two trials with a value, or nothing differs between them.
     """
@@ -25,9 +27,10 @@ def draw(folder: Path, out: Path, suffix: str) -> list[Path]:
     complete = [trial for trial in result.ranked() if trial.value is not None]
     if len(complete) < 2 or not result.different():
         raise UserError(f"{folder} has fewer than two trials with a value, or all have the same settings.")
-    files = [parallel(result, complete, out / f"parallel.{suffix}")]
+    end = f"{name and '-'}{name}.{suffix}"
+    files = [parallel(result, complete, out / f"parallel{end}")]
     if weights := search.importance(result):
-        files.append(importance(result, weights, out / f"importance.{suffix}"))
+        files.append(importance(result, weights, out / f"importance{end}"))
     else:
         print(
             f"left out importance: {folder} has fewer than {search.FEWEST} trials that did not fail, too few to say "

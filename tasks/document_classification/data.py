@@ -37,6 +37,7 @@ from tasks.paper import paper_remarks
 from tasks.ragged import FIRST, Documents, encode_texts
 from tasks.reading import Fault, Faults, brief
 from tasks.rows import first_line, is_other_table, parse_object, pick_fields, read_examples, read_new_rows
+from tasks.split_files import several_files
 from tasks.word_vectors import VectorFiles
 
 SELECTIONS = ("held_out", "test")
@@ -161,6 +162,8 @@ class DocumentData(LabelledTexts):
         """What is unusual about the documents, and which are held out, a sentence for each."""
         for split, fault in corpus.faults.items():
             yield f"{corpus.counts[split]['skipped']:,} documents of {split} were skipped; the first is {fault}."
+        if self.files is None and self.folder is not None:
+            yield from several_files((source.split, source.path) for source in self._sources(self.folder))
         yield from held_out_remarks(corpus.counts, "equal texts")
         sizes, most = np.diff(corpus.arrays.documents), self.recipe.max_sentences
         if self.download is None and self.folder is not None and (long := int((sizes >= most).sum())):

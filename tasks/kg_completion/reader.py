@@ -134,7 +134,8 @@ class TripleReader:
             if not len(empty):
                 return
             row, column = divmod(int(empty[0]), 3)
-            raise self._fault(row, f"has an empty {('head', 'relation', 'tail')[column]}")
+            part = ("head", "relation", "tail")[column]
+            raise self._fault(row, f"has an empty {part}; fill it, or leave the line out")
         lines = text.split(b"\n")
         k, columns = next((k, line.count(b"\t") + 1) for k, line in enumerate(lines) if line.count(b"\t") != 2)
         what = f"has {columns} column{'s' * (columns > 1)} instead of 3 ({FORM})"

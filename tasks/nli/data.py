@@ -26,6 +26,7 @@ from tasks.nli.toy import toy_pairs
 from tasks.paper import paper_remarks
 from tasks.ragged import FIRST, Sentences, encode_texts
 from tasks.reading import brief
+from tasks.split_files import several_files
 from tasks.vocabularies import check_names
 from tasks.word_vectors import VectorFiles
 
@@ -124,7 +125,9 @@ class NliData(LabelledTexts):
                 n = self._prepared.counts[split]["skipped"]
                 rank_zero_only(print)(f"{n:,} lines of {split} were skipped; the first is {fault}.", flush=True)
             counts = self._prepared.counts
+            own = find_files(self.folder) if self.files is None and self.folder is not None else []
             for remark in itertools.chain(
+                several_files((source.split, source.path) for source in own),
                 held_out_remarks(counts, "pairs of one premise"),
                 duplicates_remarks(counts, self.unit),
                 paper_remarks(counts, self.unit, self.in_paper),

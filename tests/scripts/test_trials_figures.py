@@ -33,8 +33,15 @@ def test_both_figures_are_drawn_into_the_folder_of_the_search(folder, capsys):
 
 def test_another_format_in_another_place(folder, tmp_path):
     assert command.main(["search", str(folder), "--format", "svg", "--out", str(tmp_path / "there")]) == 0
-    text = (tmp_path / "there" / "parallel.svg").read_text()
+    text = (tmp_path / "there" / f"parallel-{folder.name}.svg").read_text()
     assert text.count("<path") > 12, "a line for each trial"
+
+
+def test_the_files_have_the_name_that_is_given(folder, capsys):
+    assert command.main(["search", str(folder), "--name", "mine"]) == 0
+    assert (folder / "parallel-mine.png").exists()
+    assert command.main(["search", str(folder), str(folder), "--name", "mine"]) == 1
+    assert "--name names the files of one search" in capsys.readouterr().err
 
 
 def test_what_is_no_search(tmp_path, capsys):

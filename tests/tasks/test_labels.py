@@ -27,6 +27,15 @@ def test_without_classes_each_label_of_the_training_data_is_one_in_alphabetical_
         labels.number("c", False)
 
 
+@pytest.mark.parametrize("other", ["Ku\u0308che", "K\u00fcche\u200b", "K\u00fcche\u00a0"])
+def test_labels_that_look_alike_are_an_error(other):
+    labels = Labels(None)
+    for name in ("K\u00fcche", "Garten", other):
+        labels.number(name, True)
+    with pytest.raises(UserError, match="differ in characters that look alike or are not seen"):
+        labels.finish(np.array([0, 1, 2], np.int16))
+
+
 def test_labels_that_differ_in_case_alone_are_an_error_unless_classes_say_what_they_are():
     labels = Labels(None)
     for name in ("neutral", "Entailment", "entailment"):

@@ -57,6 +57,13 @@ def test_quotes_that_a_program_has_put_are_none_of_the_text(tmp_path, content, t
     assert [row[1][1] for row in read(tmp_path, content)] == texts
 
 
+def test_a_text_that_goes_on_in_another_line_is_not_cut(tmp_path):
+    content = 'label\ttext\nx\ta\ny\t"two\nlines"\nz\t"b\n'
+    with pytest.raises(UserError, match="a text in quotes goes on in another line, 'lines\"'.*save it as such"):
+        read(tmp_path, content)
+    assert read(tmp_path, 'label\ttext\nx\t"a\ny\tb\n') == [(2, ("x", '"a')), (3, ("y", "b"))]
+
+
 def test_a_table_may_have_no_header_and_fields_may_be_optional(tmp_path):
     assert read(tmp_path, '"1","a"\n"2","b"\n', "a.csv", header=("label", "text")) == [(1, ("1", "a")), (2, ("2", "b"))]
     rows = read(tmp_path, "label\ttext\tgenre\nx\ta\tg\nx\tb\n", optional=("genre", "id"))

@@ -1,8 +1,10 @@
 """Files are found by the words of their names."""
 
+from pathlib import Path
+
 import pytest
 
-from tasks.split_files import split_name, stems_by_split
+from tasks.split_files import several_files, split_name, stems_by_split
 
 
 @pytest.mark.parametrize(
@@ -11,6 +13,11 @@ from tasks.split_files import split_name, stems_by_split
 )
 def test_a_word_of_a_name_says_the_split(name, split):
     assert split_name(name) == split
+
+
+def test_several_files_of_a_split_are_named():
+    files = [("train", Path("a/train.csv")), ("train", Path("a/train_old.csv")), ("test", Path("a/test.csv"))]
+    assert list(several_files(files)) == ["Files of train: train.csv, train_old.csv; task.data.files chooses among them."]
 
 
 def test_of_one_name_the_first_ending_is_taken(tmp_path):

@@ -55,6 +55,13 @@ def test_numbers_are_those_of_the_trace():
     assert second["lorentz_factor"] == close(of.documents[1, 0].item())
 
 
+def test_other_columns_are_handed_on():
+    for form in (as_text, as_page):
+        page = "".join(form([prediction(1.0) | {"nr": "<17>", "text": "the sun"}]))
+        assert ("a (1.000) [nr: &lt;17&gt;]" if form is as_page else "a (1.000) [nr: <17>]") in page
+        assert "the sun" not in page
+
+
 def test_flat_space_has_no_lorentz_factors():
     text = json.dumps(explanations(trace(flat=True), TEXTS))
     assert "weight" in text
