@@ -32,8 +32,11 @@ def remarks(task: Task, record: Mapping[str, Any], history: Sequence[Mapping[str
     if isinstance(task, ClassificationTask) and "test" in task.confusion:
         data, module = (record["config"]["task"][node] for node in ("data", "module"))
         remedies = ["word vectors (task.data.vectors)"] if "vectors" in data and not has_vectors(record) else []
+        if "starts" in module and record["config"]["optim"]["rule"] != "lbfgs":
+            remedies.append("optim=lbfgs trainer=lbfgs task.module.starts=5")
         balance = "class_weights" in module and task.class_weights != "balanced"
-        lines += on_classes(task.classes, task.confusion["test"], remedies, balance, longer)
+        has_encoder = record["config"]["encoder"] is not None
+        lines += on_classes(task.classes, task.confusion["test"], remedies, balance, longer, has_encoder)
     auc, edges = record["metrics"].get("test/auc"), record["data"]["counts"].get("test", {}).get("edges")
     if auc is not None and edges and (line := on_auc(auc, edges, longer)):
         lines.append(line)
@@ -75,8 +78,9 @@ def has_vectors(record: Mapping[str, Any]) -> bool:
 
 
 def on_classes(
-    classes: Sequence[str], confusion: Tensor, remedies: Sequence[str] = (), balance: bool = False, longer: bool = True
-) -> list[str]:
+    classes: Sequence[str], confusion: Tensor, remedies: Sequence[str] = (), balance: bool = False, longer: bool = True,
+    has_encoder: bool = True,
+) -> list[str]:  # fmt: skip
     """Whether an accuracy is hardly above the share of the largest class, and which classes of the test are never
     predicted, or have no example in it. confusion (K, K): examples by right class and predicted one. remedies: what to
     try against the first besides what any task has. balance: `class_weights` can be set, and are not balanced. longer:
@@ -91,7 +95,7 @@ def on_classes(
         if correct / total > share + MARGIN * share:
             lines.append(f"{what}: {int(total)} examples of a test are too few to tell these apart for certain.")
         else:
-            remedy = ", ".join([*remedies, *["more epochs"] * longer, "another optim.lr or encoder"])
+            remedy = ", ".join([*remedies, *["more epochs"] * longer, "another optim.lr" + has_encoder * " or encoder"])
             lines.append(f"{LITTLE}: {what}. Try {remedy}.")
     if missing := [name for name, n in zip(classes, gold.tolist(), strict=True) if not n]:
         more = f" and {len(missing) - 5} more classes" if len(missing) > 5 else ""
