@@ -78,7 +78,7 @@ def check(cfg: DictConfig) -> dict[str, Any]:
     if missing := sorted(OmegaConf.missing_keys(cfg)):
         raise ConfigError(f"{missing[0]} has no value; set it, as in {missing[0]}=...")
     if cfg.data.dir is not None and "${data.dir}" not in OmegaConf.to_yaml(cfg, resolve=False):
-        data = files.plain(cfg.task.data)
+        data = files.plain(cfg.task.data)  # that of probing has a probed model, and a folder of trees
         place = "file" if "file" in data else "folder" if "probed" in parameters("task.data", data) else ""
         own = f"reads a {place} of your own by task.data.{place}" if place else "has its own data, below paths.data_dir"
         raise ConfigError(

@@ -140,11 +140,11 @@ class Jobs(Callback):
 
 def _read_note(file: Path) -> dict[str, Any]:
     """What became of a job. One that was interrupted between its record and its last word ended well."""
-    note = json.loads(file.read_text(encoding="utf-8"))
+    note: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     result = Path(note["folder"], "record.json")
     if note["reason"] == ENDED and result.exists() and result.stat().st_mtime_ns >= file.stat().st_mtime_ns:
         note |= {"reason": None, "record": str(result.resolve())}
-    return dict(note)
+    return note
 
 
 def _number_of_jobs(config: DictConfig) -> int:

@@ -11,5 +11,6 @@ def end(*_: object) -> None:
     os._exit(130)
 
 
-if sys.argv[0] == "-m" or os.path.dirname(os.path.abspath(sys.argv[0])) == os.path.dirname(os.path.abspath(__file__)):
+_is_program = os.path.dirname(os.path.abspath(sys.argv[0])) == os.path.dirname(os.path.abspath(__file__))
+if (sys.argv[0] == "-m" or _is_program) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, end)

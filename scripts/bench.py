@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 if __package__ in (None, ""):
     sys.path[0] = str(ROOT)
+    import scripts  # noqa: F401 - Ctrl-C during the other imports
 
 import torch  # noqa: E402
 from rich.console import Console  # noqa: E402

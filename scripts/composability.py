@@ -23,6 +23,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 if __package__ in (None, ""):
     sys.path[0] = str(ROOT)
+    import scripts  # noqa: F401 - Ctrl-C during the other imports
 
 import torch  # noqa: E402
 from torch import Tensor, nn  # noqa: E402

@@ -11,13 +11,14 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from scipy.special import bdtr
-from torch import Tensor
-
 ROOT = Path(__file__).resolve().parent.parent
 if __package__ in (None, ""):
     sys.path[0] = str(ROOT)
+    import scripts  # noqa: F401 - Ctrl-C during the other imports
+
+import torch  # noqa: E402
+from scipy.special import bdtr  # noqa: E402
+from torch import Tensor  # noqa: E402
 
 from scripts import commands  # noqa: E402
 from scripts.trained import STATES, Trained, load, read_runs  # noqa: E402

@@ -11,11 +11,12 @@ import difflib
 import sys
 from pathlib import Path
 
-import torch
-
 ROOT = Path(__file__).resolve().parent.parent
 if __package__ in (None, ""):
     sys.path[0] = str(ROOT)
+    import scripts  # noqa: F401 - Ctrl-C during the other imports
+
+import torch  # noqa: E402
 
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, Manifold, PoincareBall  # noqa: E402
 from hyperbolic.manifolds.charts import convert  # noqa: E402

@@ -93,8 +93,10 @@ def draw_searches(folders: Sequence[Path], options: argparse.Namespace) -> None:
         raise UserError("Name the folder of a search, as in: figures.py search outputs/search/NAME")
     if options.name and len(folders) > 1:
         raise UserError("--name names the files of one search; leave it out, or draw them one by one.")
-    for folder in folders:
-        name = options.name or (folder.resolve().name if options.out else "")
+    names = [options.name or (folder.resolve().name if options.out else "") for folder in folders]
+    if options.out and len({*names}) < len(names):
+        raise UserError("--out: two of these searches have one name, and so have their files; draw them one by one.")
+    for folder, name in zip(folders, names, strict=True):
         for path in trials.draw(folder, options.out or folder, options.format, name):
             print(f"figure: {path}", flush=True)
 

@@ -5,12 +5,14 @@ import json
 import sys
 from pathlib import Path
 
-import mpmath
-
 ROOT = Path(__file__).resolve().parent.parent
 if __package__ in (None, ""):
     sys.path[0] = str(ROOT)
+    import scripts  # noqa: F401 - Ctrl-C during the other imports
 
+import mpmath  # noqa: E402
+
+from scripts.commands import reports_errors  # noqa: E402
 from scripts.exactness.arithmetic import DIGITS, condition, dot, flat, jacobian, mp, norm, text  # noqa: E402
 from scripts.exactness.cases import FUNCTIONS, RADIUS, Case, all_cases  # noqa: E402
 from scripts.exactness.measure import weights  # noqa: E402
@@ -27,6 +29,7 @@ SOURCE = (
 )
 
 
+@reports_errors
 def main(arguments: list[str] | None = None, folder: Path = GOLDEN) -> int:
     """Write the files, or with --check return 1 where one is not what is computed now."""
     parser = argparse.ArgumentParser(prog="python -m scripts.golden", description=__doc__)

@@ -11,12 +11,14 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import torch
-
 ROOT = Path(__file__).resolve().parent.parent
 if __package__ in (None, ""):
     sys.path[0] = str(ROOT)
+    import scripts  # noqa: F401 - Ctrl-C during the other imports
 
+import torch  # noqa: E402
+
+from scripts.commands import reports_errors  # noqa: E402
 from scripts.exactness import failures, finite  # noqa: E402
 from scripts.exactness.cases import CURVATURES, FUNCTIONS, RADIUS, REGIMES  # noqa: E402
 from scripts.exactness.libraries import LIBRARIES, installed  # noqa: E402
@@ -40,6 +42,7 @@ NUMBER = re.compile(r"<?-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 Cells = dict[tuple[str, str, str, str], Cell]
 
 
+@reports_errors
 def main(arguments: list[str] | None = None, report: Path = REPORT, golden: Path = GOLDEN) -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="make numerics", description=__doc__)

@@ -8,6 +8,9 @@ import numpy as np
 from tasks.errors import UserError
 from tasks.reading import Fault, brief
 
+WITHOUT_WIDTH = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))  # soft hyphen, blank and joiner of no width, mark
+LONGEST = 60  # characters of a label in a message
+
 
 class Labels:
     """The class of each label.
@@ -58,9 +61,9 @@ class Labels:
         alike: dict[str, str] = {}
         for name in names:
             if (other := alike.setdefault(_seen(name), name)) != name:
-                both = f"{brief(other)} and {brief(name)}"
                 in_case = other.casefold() == name.casefold()
-                how = "case alone" if in_case else "characters that look alike or are not seen"
+                show, how = (brief, "case alone") if in_case else (ascii, "characters that are not seen")
+                both = f"{show(other[:LONGEST])} and {show(name[:LONGEST])}"
                 raise UserError(
                     f"The labels {both} differ in {how}. Write them alike, or say with task.data.classes which "
                     "labels each class has, as {yes: [Yes, yes], no: [no]}."
@@ -70,9 +73,8 @@ class Labels:
 
 
 def _seen(label: str) -> str:
-    """A label without what does not show: case, composition (NFKC), blanks around, characters of format."""
-    characters = unicodedata.normalize("NFKC", label.casefold())
-    return "".join(c for c in characters if unicodedata.category(c) != "Cf").strip()
+    """A label without what does not show: case, composition (NFC), kinds of blanks, and what has no width."""
+    return " ".join(unicodedata.normalize("NFC", label.casefold()).translate(WITHOUT_WIDTH).split())
 
 
 def check_classes(counts: Mapping[str, Mapping[str, int]], unit: str, remark: str = "") -> None:

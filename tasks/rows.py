@@ -97,7 +97,8 @@ def pick_fields(
         if not isinstance(value, str):
             raise Fault(f"{name} must be a string, and it is {brief(value)}")
         values[field] = value.strip() if field == "label" else value
-    return values | {field: "" if record.get(field) is None else str(record[field]) for field in optional}
+    others = {field: record.get(_key(record, field) or field) for field in optional}
+    return values | {field: "" if value is None else str(value) for field, value in others.items()}
 
 
 def _key(record: Mapping[str, Any], name: str) -> str | None:
@@ -181,23 +182,39 @@ def _read_rows(
     keys += [field for field in optional if field in names]
     if twice := [name for name in keys if names.count(name) > 1]:
         raise UserError(f"{path}: {where} has two columns {twice[0]}; give one of them another name.")
-    needed, opened = 1 + max(map(names.index, keys)), False
+    needed = 1 + max(map(names.index, keys))
+    rows = rows if in_quotes else _within_lines(path, rows, len(names))
 
     def name(row: list[str]) -> dict[str, str]:
-        nonlocal opened
-        before, opened = opened, not in_quotes and row[-1].startswith('"') and row[-1].count('"') % 2 == 1
         if not needed <= len(row) <= len(names):
-            if before:
-                raise UserError(
-                    f"{path}: a text in quotes goes on in another line, {brief(row[0])}. Ends of lines within texts "
-                    "are read in files .csv alone, and in tables with quotes around all columns; save it as such."
-                )
             n, listed = len(names), ", ".join(names)
             expected = f"the first line has {n}" if header is None else f"{n} are expected ({listed})"
-            raise Fault(f"it has {len(row)} columns, and {expected}")
+            opens = not in_quotes and row[-1].startswith('"')
+            hint = ". Texts in quotes that go on in other lines are read in files .csv" if opens else ""
+            raise Fault(f"it has {len(row)} columns, and {expected}{hint}")
         return dict(zip(names, row, strict=False))
 
     yield from parse_each(rows, name)
+
+
+def _within_lines(
+    path: Path, rows: Iterator[tuple[int, list[str] | Fault]], width: int
+) -> Iterator[tuple[int, list[str] | Fault]]:
+    """Rows of a table of so many columns in which quotes are characters. Raises UserError where a text in quotes goes
+    on in other lines, which then lack columns: its parts would be taken for rows."""
+    opened = short = False
+    for number, row in rows:
+        if isinstance(row, list):
+            first, last = row[0], row[-1]
+            short = (opened and short) or len(row) < width
+            if opened and short and first.count('"') % 2 and not first.startswith('"'):
+                raise UserError(
+                    f"{path}, line {number}: a text in quotes that began in a line before ends here, {brief(first)}. "
+                    "Ends of lines within texts are read in files .csv, and in tables with quotes around all columns; "
+                    "save it so."
+                )
+            opened = (last.startswith('"') and last.count('"') % 2 == 1) or (opened and len(row) == 1)
+        yield number, row
 
 
 def names_columns(path: Path, fields: Mapping[str, Sequence[str]]) -> bool:
@@ -213,8 +230,9 @@ def has_column(path: Path, name: str) -> bool:
     line = first_line(path)
     if not line.lstrip().startswith("{"):
         return any(has_columns(split_columns(line, separator), {name: [name]}) for separator in separators_of(path))
-    lines = (line for _, line in read_lines(path) if isinstance(line, str) and f'"{name}"' in line)
-    return any(isinstance(row, dict) and name in row for _, row in parse_each(enumerate(lines), parse_object))
+    lines = (line for _, line in read_lines(path) if isinstance(line, str) and f'"{name}"' in line.lower())
+    rows = (row for _, row in parse_each(enumerate(lines), parse_object))
+    return any(isinstance(row, dict) and _key(row, name) is not None for row in rows)
 
 
 def is_other_table(path: Path, fields: Mapping[str, Sequence[str]]) -> bool:

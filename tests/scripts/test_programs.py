@@ -42,7 +42,7 @@ def test_ctrl_c_ends_a_command_with_a_word(capsys):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("words", [["scripts/figures.py"], ["-m", "scripts.figures"]])
+@pytest.mark.parametrize("words", [["scripts/errors.py"], ["-m", "scripts.figures"]])
 def test_ctrl_c_during_imports_is_one_line(words):
     command = [sys.executable, *words, "all", "nowhere"]
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

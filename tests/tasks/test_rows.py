@@ -11,7 +11,7 @@ import pytest
 from tasks import reading
 from tasks.errors import UserError
 from tasks.reading import TO_UTF8, Fault, Faults
-from tasks.rows import columns_of, parse_object, read_examples, read_records
+from tasks.rows import columns_of, other_keys, parse_object, read_examples, read_records
 
 FIELDS = {"label": ("label", "stars"), "text": ("text", "review")}
 DEEP = '{"label": "a", "text": ' + "[" * 200_000 + "]" * 200_000 + "}"
@@ -57,11 +57,31 @@ def test_quotes_that_a_program_has_put_are_none_of_the_text(tmp_path, content, t
     assert [row[1][1] for row in read(tmp_path, content)] == texts
 
 
-def test_a_text_that_goes_on_in_another_line_is_not_cut(tmp_path):
-    content = 'label\ttext\nx\ta\ny\t"two\nlines"\nz\t"b\n'
-    with pytest.raises(UserError, match="a text in quotes goes on in another line, 'lines\"'.*save it as such"):
+@pytest.mark.parametrize(
+    "content",
+    [
+        'label\ttext\ny\t"two\nlines"\nz\t"b\n',
+        'text\tlabel\n"two\nlines"\tx\n',
+        'label\ttext\tmore\nx\t"two\nlines"\tq\n',
+        'label\ttext\nx\t"three\nor\nlines"\n',
+    ],
+)
+def test_a_text_that_goes_on_in_another_line_is_not_cut(tmp_path, content):
+    with pytest.raises(UserError, match=r"line [34]: a text in quotes .* ends here, 'lines\"'.*files \.csv"):
         read(tmp_path, content)
-    assert read(tmp_path, 'label\ttext\nx\t"a\ny\tb\n') == [(2, ("x", '"a')), (3, ("y", "b"))]
+
+
+def test_quotes_that_are_characters_may_be_odd(tmp_path):
+    assert read(tmp_path, 'text\tlabel\n"a,\tx\nb."\ty\n') == [(2, ("x", '"a,')), (3, ("y", 'b."'))]
+    (_, fault), (_, row) = read(tmp_path, 'label\ttext\n"a\nx\tb\n')
+    assert fault.endswith("Texts in quotes that go on in other lines are read in files .csv")
+    assert row == ("x", "b")
+
+
+def test_optional_keys_are_of_any_case(tmp_path):
+    rows = read(tmp_path, '{"LABEL": "x", "Text": "a", "Genre": "g"}', "a.jsonl", optional=("genre",))
+    assert rows == [(1, ("x", "a", "g"))]
+    assert other_keys(b'{"LABEL": "x", "Text": "a", "Nr": 1}', ["label", "text"]) == {"Nr": 1}
 
 
 def test_a_table_may_have_no_header_and_fields_may_be_optional(tmp_path):
