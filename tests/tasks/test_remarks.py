@@ -23,7 +23,10 @@ def test_an_accuracy_beside_the_largest_class_and_a_class_that_is_never_predicte
     assert "balanced" not in on_classes(CLASSES, table([0, 9, 0], [0, 9, 0], [0, 9, 0]))[1]
     assert "balanced" not in on_classes(CLASSES, table([0, 9, 0], [0, 9, 0], [0, 9, 0]), balance=True)[1]
     assert "12 examples of a test are too few" in on_classes(CLASSES, table([3, 2, 0], [0, 3, 1], [1, 0, 2]))[0]
-    assert "Try word vectors, more epochs" in on_classes(CLASSES, table([0, 9, 0]).expand(3, 3), ["word vectors"])[0]
+    few = table([0, 9, 0]).expand(3, 3)
+    assert "Try word vectors, more epochs" in on_classes(CLASSES, few, ["word vectors"])[0]
+    assert "another optim.lr or encoder." in on_classes(CLASSES, few)[0]
+    assert "another optim.lr." in on_classes(CLASSES, few, has_encoder=False)[0]
 
 
 def test_nothing_is_said_of_a_result_that_is_well_above_it():
