@@ -6,13 +6,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from hyperbolic.kernels.recurrent.triton_steps import (
-    FLOOR,
-    LEAST,
-    dot,
-    tanhc,
-    tanhc_slope,
-)
+from hyperbolic.kernels.recurrent.triton_steps import FLOOR, LEAST, dot, tanhc, tanhc_slope
 
 
 @triton.jit
