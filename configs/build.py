@@ -56,7 +56,7 @@ def build(
         geometry = _make("geometry", values["geometry"], Geometry)
         check_precision(str(values["trainer"]["precision"]), geometry)
         run = values["probe"]["checkpoint"]
-        data = data or make_data(values, _probe(run, vocabulary, checkpoint) if probes(values) else None)
+        data = data or make_data(values, _load_probed(run, vocabulary, checkpoint) if probes(values) else None)
         if vocabulary is not None and checkpoint is not None:
             vocabularies.adopt(data, vocabulary, checkpoint)
         encoder = make(values["encoder"]) if values["encoder"] else None
@@ -153,7 +153,7 @@ def _is_class(kind: Any) -> bool:
     return inspect.isclass(kind) and issubclass(kind, (nn.Module, TaskData))
 
 
-def _probe(
+def _load_probed(
     run: str | None, kept: Mapping[str, Any] | None, checkpoint: Mapping[str, Any] | None
 ) -> Task | None:
     """The trained task of a run that is to be probed, or the one that a checkpoint has `kept`; None for none. Raises

@@ -200,7 +200,7 @@ def _check_task(cfg: DictConfig) -> None:
     """
     node = cfg.task
     names = [str(key) for key in node]
-    declared = (_declare(str(node.get("name"))) or set(names)).union(TASK)
+    declared = (_read_keys(str(node.get("name"))) or set(names)).union(TASK)
     if unknown := [key for key in names if key not in declared]:
         raise ConfigError(unknown_key(f"task.{unknown[0]}", unknown[0], sorted(declared)))
     if missing := [key for key in TASK if key not in names]:
@@ -217,7 +217,7 @@ def _check_task(cfg: DictConfig) -> None:
             raise ConfigError(f"task.{key}={node[key]}: task.{key} must be {' or '.join(choices)}.")
 
 
-def _declare(name: str) -> set[str]:
+def _read_keys(name: str) -> set[str]:
     """The keys in the file of a task and in those that it starts from; none where there is no file."""
     if not re.fullmatch(r"\w+", name):
         return set()
@@ -226,7 +226,7 @@ def _declare(name: str) -> set[str]:
     if file is None:
         return set()
     node = files.load(file)
-    starts = [_declare(start) for start in node.pop("defaults", []) if isinstance(start, str)]
+    starts = [_read_keys(start) for start in node.pop("defaults", []) if isinstance(start, str)]
     return set(node).union(*starts)
 
 

@@ -55,7 +55,7 @@ def _named_in(folder: Path) -> Iterator[tuple[str, str]]:
         with contextlib.suppress(yaml.YAMLError, RecursionError):
             node = yaml.safe_load(text)
             for place in (file.parent.name, *([package[1]] if package else [])):  # as logger, and logger.csv
-                yield from ((key, target) for key, target in _name(node, place) if isinstance(target, str))
+                yield from ((key, target) for key, target in _find_targets(node, place) if isinstance(target, str))
 
 
 def check_targets(node: Any, place: str = "") -> None:
@@ -70,7 +70,7 @@ def check_targets(node: Any, place: str = "") -> None:
         ConfigError: a `_target_` that no file names, that files name at other places, or that is no word.
     """
     allowed, own = targets(), _of_the_user(tuple(files.search_path()))
-    for key, target in _name(node, place):
+    for key, target in _find_targets(node, place):
         if not isinstance(target, str) or (target not in own and target not in allowed):
             raise ConfigError(
                 f"{key}={str(target)[:80]!r} is refused: it is none of the classes that the files in configs/ name. To "
@@ -135,7 +135,7 @@ def check_plain(node: Any, where: str, depth: int = 0) -> None:
         raise ConfigError(f"{where}: a {type(node).__name__} cannot stand in the configuration of a run.")
 
 
-def _name(node: Any, key: str) -> Iterator[tuple[str, Any]]:
+def _find_targets(node: Any, key: str) -> Iterator[tuple[str, Any]]:
     """Every `_target_` within a node, with its full key."""
     if isinstance(node, Mapping):
         for name, value in node.items():
@@ -143,7 +143,7 @@ def _name(node: Any, key: str) -> Iterator[tuple[str, Any]]:
             if name == "_target_" and value is not None:
                 yield full, value
             else:
-                yield from _name(value, full)
+                yield from _find_targets(value, full)
     elif isinstance(node, (list, tuple)):
         for k, value in enumerate(node):
-            yield from _name(value, f"{key}[{k}]")
+            yield from _find_targets(value, f"{key}[{k}]")

@@ -31,7 +31,7 @@ def labels_of(records: Mapping[Path, Record], choices: Choices) -> list[dict[str
     they are fewer, else by the keys of the configuration."""
     settings = different([effective(flat(record["config"])) for record in records.values()])
     if len({record["commit"] for record in records.values()}) == 1:  # else the same words may mean other settings
-        words = different(_name(records, choices), absent_counts=lambda key: True)
+        words = different(_read_named_settings(records, choices), absent_counts=lambda key: True)
         if _partition(words) == _partition(settings):
             return [{key: _shown(key, value) for key, value in own.items()} for own in words]
     shorter = [{key: value for key, value in own.items() if not _FOLLOWS.search(key)} for own in settings]
@@ -59,7 +59,7 @@ def effective(settings: Mapping[str, Any]) -> dict[str, Any]:
     return LATER | {key: value for key, value in current(dict(settings)).items() if _counts(key)}
 
 
-def _name(records: Mapping[Path, Record], choices: Choices) -> list[dict[str, Any]]:
+def _read_named_settings(records: Mapping[Path, Record], choices: Choices) -> list[dict[str, Any]]:
     """What each record has of the settings that the command line of any of them names: by its configuration, or of a
     whole node by the word, or what it was chosen by."""
     words = [_words(record) for record in records.values()]

@@ -15,6 +15,7 @@ Prediction = Mapping[str, Any]
 Sentence = Mapping[str, Any]
 _COLOUR = "31, 99, 180"  # red, green, blue
 _PALEST = 0.005  # shades of words with less of the strongest one's weight are left out
+OWN = ("file", "text", "label", "probabilities", "explanation")  # what a prediction has besides columns of the user
 PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -73,7 +74,6 @@ def as_page(predictions: Iterable[Prediction]) -> Iterator[str]:
     yield "</body>\n</html>\n"
 
 
-OWN = ("file", "text", "label", "probabilities", "explanation")  # what a prediction has besides columns of the user
 PAGES = (".html", ".htm")
 FORMS: dict[str, Callable[[Iterable[Prediction]], Iterator[str]]] = {  # by ending
     ".txt": as_text, **dict.fromkeys(PAGES, as_page)

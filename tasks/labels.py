@@ -60,7 +60,7 @@ class Labels:
         names = sorted(self._numbers)
         alike: dict[str, str] = {}
         for name in names:
-            if (other := alike.setdefault(_seen(name), name)) != name:
+            if (other := alike.setdefault(_visible_part(name), name)) != name:
                 in_case = other.casefold() == name.casefold()
                 show, how = (brief, "case alone") if in_case else (ascii, "characters that are not seen")
                 both = f"{show(other[:LONGEST])} and {show(name[:LONGEST])}"
@@ -72,7 +72,7 @@ class Labels:
         return names, np.array([place[name] for name in self._numbers], numbers.dtype)[numbers]
 
 
-def _seen(label: str) -> str:
+def _visible_part(label: str) -> str:
     """A label without what does not show: case, composition (NFC), kinds of blanks, and what has no width."""
     return " ".join(unicodedata.normalize("NFC", label.casefold()).translate(WITHOUT_WIDTH).split())
 

@@ -102,13 +102,13 @@ class HierarchicalAttention(nn.Module):
         common = {"score": score, "gate": gate, "beta": beta, "context_std": context_std}
         total, isometry = hidden == "total", passage == "isometry"
 
-        self.words, d = _reader("words", words, _join(word, join), d_in, d_hidden, total)
+        self.words, d = _reader("words", words, _set_join(word, join), d_in, d_hidden, total)
         self.to_word_attention = ChangeGeometry(word, attention)
         self.word_attention: Any = attention.context_attention(
             d, keys=word_keys, nonlinearity=word_nonlinearity, **common
         )
         self.to_sentences = ChangeGeometry(attention, sentence, isometry)
-        self.sentences, self.d_out = _reader("sentences", sentences, _join(sentence, join), d, d_hidden, total)
+        self.sentences, self.d_out = _reader("sentences", sentences, _set_join(sentence, join), d, d_hidden, total)
         self.to_sentence_attention = ChangeGeometry(sentence, attention)
         self.sentence_attention = attention.context_attention(
             self.d_out, keys=sentence_keys, nonlinearity=sentence_nonlinearity, **common
@@ -149,7 +149,7 @@ def _places(sentences: Tensor, number: int) -> tuple[Tensor, Tensor]:
     return torch.where(mask, (ends - sentences).unsqueeze(-1) + place, 0), mask
 
 
-def _join(geometry: Geometry, join: str) -> Geometry:
+def _set_join(geometry: Geometry, join: str) -> Geometry:
     """The geometry, whose recurrent layers join two directions so."""
     layers = {name: {"join": join} for name in ("RNN", "GRU") if "join" in geometry.family.options(name)}
     return geometry.with_defaults({geometry.family.name: layers})

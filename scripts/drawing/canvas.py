@@ -28,7 +28,10 @@ RED, BLUE, GREEN, ORANGE, PURPLE, SKY, GREY = (
 )  # fmt: skip
 COLOURS = (RED, BLUE, GREEN, ORANGE, PURPLE, SKY, "#000000", GREY)
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*", "d", "h", "8", "H", (4, 1, 0))
+MARKERS = (
+    "o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*", "d", "h", (4, 1, 0),
+    ((-1, -1), (1, 1), (-1, 1), (1, -1), (-1, -1)), ((-1, -1), (-1, 1), (1, -1), (1, 1), (-1, -1)),
+)  # fmt: skip
 WASH = 0.12  # opacity of an area behind points and curves
 FORMATS = ("png", "svg", "pdf")
 # For characters that DejaVu Sans lacks, where they are installed.

@@ -28,6 +28,7 @@ from tasks.text import UNK
 
 DOCUMENTS = 64  # of the test split, drawn by chance
 CHOSEN = 3  # sentences of each class whose text is shown
+BESIDE = 6  # classes whose marks are listed beside the disk of sentences
 NEAR = 0.09  # of two of them in the disk, whose numbers would cover each other
 LEVELS_FOOT = "\nPoints of the levels before stand in grey; the page of the same name shows the text of each point."
 FACTORS_FOOT = (
@@ -264,7 +265,11 @@ def _plot_sentences(axis: Axes, row: Levels, head: str, scale: Normalize) -> Non
     canvas.frame(axis, row.extent)
     axis.set_title(head)
     kinds = [canvas.dot(canvas.GREY, name, canvas.MARKERS[k % len(canvas.MARKERS)]) for k, name in enumerate(row.names)]
-    axis.legend(handles=kinds, loc="upper left", bbox_to_anchor=(-0.1, 1.02))
+    if len(kinds) > BESIDE:  # below the bar, where the longer list of texts leaves room
+        legend = axis.legend(handles=kinds, loc="upper left", bbox_to_anchor=(0, -0.2), ncols=2)
+        legend.set_in_layout(False)
+    else:
+        axis.legend(handles=kinds, loc="upper left", bbox_to_anchor=(-0.1, 1.02))
     bar = axis.inset_axes((0.1, -0.06, 0.8, 0.03))
     colours = ScalarMappable(scale, "viridis_r")
     axis.figure.colorbar(colours, cax=bar, orientation="horizontal", label="Lorentz factor γ")

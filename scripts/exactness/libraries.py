@@ -100,16 +100,16 @@ def geoopt(space: str, c: float, dtype: torch.dtype) -> dict[str, Call]:
         names = ["dist", "dist0", "expmap", "logmap", "transp", "proju"]
         return {name: getattr(manifold, name) for name in names} | {
             "norm": lambda x, u: manifold.norm(u),
-            "expmap0": lambda a: manifold.expmap0(_time(a)),
+            "expmap0": lambda a: manifold.expmap0(_add_time(a)),
             "logmap0": lambda x: manifold.logmap0(x)[..., 1:],
-            "transp0": lambda y, a: manifold.transp0(y, _time(a)),
+            "transp0": lambda y, a: manifold.transp0(y, _add_time(a)),
             "egrad2rgrad": lambda x, g: manifold.egrad2rgrad(x, g.clone()),
             "to_poincare": lambda x: sheet.lorentz_to_poincare(x[None], 1 / c)[0] / root,
         }
     return {}
 
 
-def _time(a: Tensor) -> Tensor:
+def _add_time(a: Tensor) -> Tensor:
     return torch.cat([torch.zeros_like(a[..., :1]), a], -1)
 
 

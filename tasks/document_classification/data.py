@@ -162,8 +162,6 @@ class DocumentData(LabelledTexts):
         """What is unusual about the documents, and which are held out, a sentence for each."""
         for split, fault in corpus.faults.items():
             yield f"{corpus.counts[split]['skipped']:,} documents of {split} were skipped; the first is {fault}."
-        if self.files is None and self.folder is not None:
-            yield from several_files((source.split, source.path) for source in self._sources(self.folder))
         yield from held_out_remarks(corpus.counts, "equal texts")
         sizes, most = np.diff(corpus.arrays.documents), self.recipe.max_sentences
         if self.download is None and self.folder is not None and (long := int((sizes >= most).sum())):
@@ -190,6 +188,9 @@ class DocumentData(LabelledTexts):
         splits = {source.split for source in sources}
         if "train" not in splits:
             raise UserError(f"There is no file for train in {folder}; add one, or name it in task.data.files.train.")
+        if self.files is None:
+            for remark in several_files((source.split, source.path) for source in sources):
+                rank_zero_only(print)(remark, flush=True)
         held_out = {split: part for split, part in self.recipe.held_out.items() if split not in splits}
         if self.selection == "test":
             held_out.pop("dev", None)

@@ -125,9 +125,7 @@ class NliData(LabelledTexts):
                 n = self._prepared.counts[split]["skipped"]
                 rank_zero_only(print)(f"{n:,} lines of {split} were skipped; the first is {fault}.", flush=True)
             counts = self._prepared.counts
-            own = find_files(self.folder) if self.files is None and self.folder is not None else []
             for remark in itertools.chain(
-                several_files((source.split, source.path) for source in own),
                 held_out_remarks(counts, "pairs of one premise"),
                 duplicates_remarks(counts, self.unit),
                 paper_remarks(counts, self.unit, self.in_paper),
@@ -140,6 +138,9 @@ class NliData(LabelledTexts):
         sources = find_files(folder) if named is None else named
         if "train" not in {source.split for source in sources}:
             raise UserError("task.data.files names no file for train.")
+        if named is None:
+            for remark in several_files((source.split, source.path) for source in sources):
+                rank_zero_only(print)(remark, flush=True)
         return from_files(sources, self.recipe, self.cache)
 
     def _generate(self) -> Prepared:

@@ -211,21 +211,21 @@ def find_sources(
     sources = {}
     for split in SPLITS:
         for name in files.get(split, ()):
-            paths = [existing(folder / _name(name, language)) for language in (source, target)]
+            paths = [existing(folder / _file_name(name, language)) for language in (source, target)]
             if paths[0] is not None and paths[1] is not None:
                 _check_ends(paths[0])
                 _check_ends(paths[1])
                 sources[split] = Source(split, (paths[0], paths[1]))
                 break
             if paths[0] or paths[1]:
-                missing = folder / _name(name, target if paths[0] else source)
+                missing = folder / _file_name(name, target if paths[0] else source)
                 raise UserError(f"{paths[0] or paths[1]} is there, and {missing} with the other language is not.{hint}")
             if path := next(filter(None, (existing(folder / f"{name}{ending}") for ending in ENDINGS)), None):
                 sources[split] = _table(split, path, source, target)
                 break
     if "train" not in sources:
         names = files.get("train", ())
-        expected = ", ".join(" and ".join(_name(name, k) for k in (source, target)) for name in names)
+        expected = ", ".join(" and ".join(_file_name(name, k) for k in (source, target)) for name in names)
         tables = ", ".join(f"{name}{ending}" for name in names if LANGUAGE not in name for ending in ENDINGS)
         raise UserError(
             f"{folder} has no training data: expected are {expected}, or a table {tables}, plain or with .gz.{hint} "
@@ -254,7 +254,7 @@ def _splits_of(table: Source) -> dict[str, Source]:
     return {split: replace(table, split=split, by_column=True) for split in SPLITS if counts[split]}
 
 
-def _name(name: str, language: str) -> str:
+def _file_name(name: str, language: str) -> str:
     return name.replace(LANGUAGE, language) if LANGUAGE in name else f"{name}.{language}"
 
 

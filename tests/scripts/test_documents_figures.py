@@ -115,12 +115,12 @@ def made(classes: int, words: int) -> documents.Levels:
     texts = ["garden " * words] * n
     level = documents.Level("sentences", xy, torch.arange(n) % classes, 1 + xy.norm(dim=-1), torch.ones(n), texts)
     title = "documents-hype_han-han, seed 0\nhype_han (attention: lorentz, classifier: poincare, sentences: poincare), c = 1"
-    return documents.Levels(title, (level, level, level), tuple("abcdefgh"[:classes]), PoincareBall(1.0), 0.6)
+    return documents.Levels(title, (level, level, level), tuple("abcdefghijklmnop"[:classes]), PoincareBall(1.0), 0.6)
 
 
 @pytest.mark.every_case
 @pytest.mark.parametrize("runs", [1, 2])
-@pytest.mark.parametrize(("classes", "words"), [(1, 5), (3, 5), (3, 40), (8, 40)])
+@pytest.mark.parametrize(("classes", "words"), [(1, 5), (3, 5), (3, 40), (8, 40), (16, 5)])
 def test_titles_and_texts_of_factors_have_room(runs, classes, words):
     figure = documents.plot_factors([made(classes, words)] * runs)
     with matplotlib.rc_context(canvas.STYLE):
@@ -138,7 +138,15 @@ def test_titles_and_texts_of_factors_have_room(runs, classes, words):
             assert text.x1 < figure.bbox.x1
             assert disk.get_window_extent().x1 < text.x0
             above = min(text.y0, bar.get_tightbbox().y0)
+            legend = disk.get_legend().get_window_extent()
+            if classes > documents.BESIDE:
+                assert foot.texts[0].get_window_extent().y1 < legend.y0 < legend.y1 < bar.get_tightbbox().y0
+                assert 0 <= legend.x0 < legend.x1 < text.x0
         assert foot.texts[0].get_window_extent().y1 < above
+
+
+def test_every_class_has_a_mark_of_its_own():
+    assert len({*canvas.MARKERS}) == len(canvas.MARKERS) == 16
 
 
 def test_numbers_of_sentences_in_one_place_share_a_label():

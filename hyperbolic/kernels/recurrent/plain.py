@@ -146,7 +146,7 @@ def sequence(*arguments: Any) -> Tensor:
     points = []
     for t in range(steps):
         new = _step(state, u[t], u_gap[t], at)
-        state = new if lengths is None else _chosen(_inside(t, x, lengths, cells), new, state)
+        state = new if lengths is None else _choose(_inside(t, x, lengths, cells), new, state)
         points.append(_point(state, at))
     states = at.unit * torch.stack(points).permute(1, 3, 0, 2)
     if cells > streams:
@@ -160,5 +160,5 @@ def _inside(t: int, x: Tensor, lengths: Tensor, cells: int) -> Tensor:
     return t < ends if cells == x.shape[0] else torch.cat([t < ends, x.shape[2] - 1 - t < ends])
 
 
-def _chosen(inside: Tensor, new: State, old: State) -> State:
+def _choose(inside: Tensor, new: State, old: State) -> State:
     return tuple(torch.where(inside, a, b) for a, b in zip(new, old, strict=True))

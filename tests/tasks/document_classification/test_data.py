@@ -88,6 +88,14 @@ def test_splits_that_a_file_gives_are_not_held_out(tmp_path, capsys):
     assert "Held out of train at random, as they are not given: 2 for dev (task.data.held_out)" in capsys.readouterr().out
 
 
+def test_several_files_of_a_split_are_named_unless_they_were_chosen(tmp_path, capsys):
+    place = folder(tmp_path / "news")
+    (place / "train_old.csv").write_text('"1","Rain","It snows."\n', encoding="utf-8")
+    for files, said in ((None, True), ({"train": "train.csv", "dev": None, "test": "test.csv"}, False)):
+        data(tmp_path, place, files=files).prepared()
+        assert ("Files of train: train.csv, train_old.csv; task.data.files" in capsys.readouterr().out) == said
+
+
 def test_what_is_held_out_shared_with_train_or_alone_in_its_class_is_said(tmp_path, capsys):
     test = TEST + '"2","Shares","They rise, he said."\n'
     place = folder(tmp_path / "news", TRAIN.replace('"1"', '"food"').replace('"2"', '"sport"') + '"fodd","","Cheese."\n', test)

@@ -157,6 +157,16 @@ def test_what_was_skipped_is_reported(tmp_path, capsys):
     assert "1 lines of dev were skipped; the first is line 5: the label 'what'" in capsys.readouterr().out
 
 
+def test_several_files_of_a_split_are_named(tmp_path, capsys):
+    make(tmp_path).prepared()
+    assert "Files of" not in capsys.readouterr().out
+    place = tmp_path / "pairs"
+    train = next(path for path in place.iterdir() if "train" in path.name)
+    (place / f"old_{train.name}").write_bytes(train.read_bytes())
+    make(tmp_path).prepared()
+    assert f"Files of train: old_{train.name}, {train.name}; task.data.files" in capsys.readouterr().out
+
+
 def test_a_part_of_train_is_dev_where_there_is_no_file(tmp_path):
     train = lines(tuple(("neutral", f"Premise {k}.", "b") for k in range(300)) + ROWS)
     data = make(tmp_path, {"train": train}, held_out=0.1)
