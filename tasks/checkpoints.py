@@ -1,6 +1,5 @@
 """Checkpoints of the best and of the last states, and the history of a run."""
 
-import copy
 import csv
 import math
 import os
@@ -11,7 +10,6 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from lightning_utilities.core.apply_func import apply_to_collection
 from pytorch_lightning.callbacks import Checkpoint, EarlyStopping
 from torch import Tensor
 
@@ -281,9 +279,9 @@ class Checkpoints(Checkpoint):
             elif self._is_time(trainer):
                 self._save_best(trainer)
                 self._due = True
-            else:  # the weights change; those on a GPU would take its memory twice
-                same = {k: self._kept.pop(k) for k in ("vocabulary", "config") if k in self._kept}  # throughout the run
-                self._kept = copy.deepcopy(apply_to_collection(self._kept, Tensor, Tensor.cpu)) | same
+            else:  # the weights change, alone of all; on a GPU they would take its memory twice
+                weights = self._kept["state_dict"]
+                self._kept["state_dict"] = {name: x.to("cpu", copy=True) for name, x in weights.items()}
 
     def save_last(self, trainer: pl.Trainer) -> None:
         self._save_best(trainer)

@@ -53,22 +53,17 @@ def read_configurations_once() -> Iterator[None]:
         yield
 
 
-CASES = 3  # of one parametrised test in the default suite
-
-
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test with more than `CASES` cases the default suite runs so many, spread over the list, first and last
-    included; the others are marked long. -k chooses among those; -m "" gives all."""
+    """Of a test with several cases the default suite runs the first and the last; the others are marked long.
+    -k chooses among those; -m "" gives all."""
     cases_by_test: dict[str, list[pytest.Item]] = {}
     for item in items:
         if not any(map(item.get_closest_marker, ("slow", "long", "every_case"))):
             cases_by_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for cases in cases_by_test.values():
-        places = {round(i * (len(cases) - 1) / (CASES - 1)) for i in range(CASES)}
-        for place, item in enumerate(cases):
-            if len(cases) > CASES and place not in places:
-                item.add_marker("long")
+        for item in cases[1:-1]:
+            item.add_marker("long")
 
 
 MODE = switch.mode()

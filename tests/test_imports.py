@@ -1,6 +1,7 @@
 """Imports go one way: run.py -> configs -> tasks -> hyperbolic, and inside hyperbolic from the encoders in to the numerics."""
 
 import ast
+import functools
 import re
 import sys
 import tomllib
@@ -35,10 +36,18 @@ def modules(root: Path) -> dict[str, Path]:
     return names
 
 
-def imports(name: str, file: Path) -> Iterator[tuple[str, int]]:
+def imports(name: str, file: Path) -> list[tuple[str, int]]:
     """Every (dotted module, line) that a file imports, at the top or inside a function."""
-    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"), str(file))):
+    return _imports(name, file.name == "__init__.py", file.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def _imports(name: str, is_package: bool, text: str) -> list[tuple[str, int]]:
+    return [*_walk_imports(name if is_package else name.rpartition(".")[0], text)]
+
+
+def _walk_imports(package: str, text: str) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

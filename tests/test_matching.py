@@ -46,6 +46,7 @@ def test_a_training_that_fills_no_cell_says_what_differs_and_a_trial_of_a_search
     assert not capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_settings_of_other_encoders_than_the_runs_do_not_count():
     path = next((ROOT / "results" / "runs").glob("hybonet_graph_hybonet-task=cora_nc-seed0-*.json"))
     record = json.loads(path.read_text(encoding="utf-8"))

@@ -62,6 +62,7 @@ def test_failed_jobs_are_listed_at_the_end_and_stop_no_other(jobs, tmp_path):
     assert not list((tmp_path / "out").glob(".multirun-*"))
 
 
+@pytest.mark.long
 def test_nothing_is_listed_where_all_went_well(jobs):
     result = jobs(lambda seed: None, "seed=0,1")
     assert result.code == 0
@@ -163,6 +164,7 @@ def test_of_another_mode_nothing_is_finished():
     assert "skip_finished=true is for training" in result.err
 
 
+@pytest.mark.long
 def test_several_machines_are_no_multirun(tmp_path):
     result = call("-m", *SMALL, *places(tmp_path), "trainer.num_nodes=2,3")
     assert result.code == 1
@@ -221,6 +223,7 @@ def test_a_killed_multirun_goes_on_with_what_is_missing(tmp_path):
     assert sorted(record["seed"] for record in records) == [0, 1, 2, 3]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [(), ("-m", "hydra.launcher.n_jobs=1")])
 def test_a_command_that_runs_its_jobs_itself_outlives_its_parent(tmp_path, monkeypatch, words):
     monkeypatch.setattr(processes, "end_with_parent", lambda: pytest.fail("it would end with the shell"))

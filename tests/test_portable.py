@@ -247,6 +247,7 @@ def test_an_exported_folder_predicts_without_the_data(runs, tmp_path):
         assert list(prediction.answers(task, data, source.read_text().splitlines())) == expected
 
 
+@pytest.mark.long
 def test_keys_that_the_task_does_not_know_are_handed_on(runs, tmp_path):
     _, best = runs.of("nli_toy")
     source = tmp_path / "input.jsonl.gz"
@@ -261,6 +262,7 @@ def test_keys_that_the_task_does_not_know_are_handed_on(runs, tmp_path):
     assert second.keys() == third.keys()
 
 
+@pytest.mark.long
 def test_top_k_types_are_so_many(runs, tmp_path):
     _, best = runs.of("entity_typing_toy")
     (tmp_path / "in.txt").write_text("word1 [person_a1] word2\n")
@@ -320,6 +322,7 @@ def test_a_damaged_vocabulary_is_refused_in_one_paragraph(change, runs, tmp_path
     assert "the vocabulary that it keeps is damaged" in error_of(altered(best, tmp_path / "other.ckpt", change))
 
 
+@pytest.mark.long
 def test_a_vocabulary_is_no_place_for_other_things(runs, tmp_path):
     _, best = runs.of("kg_completion_toy")
     state = torch.load(best, weights_only=True)
@@ -386,6 +389,7 @@ def test_predictions_say_on_standard_error_that_kernels_are_built(runs, tmp_path
     assert len(result.out.splitlines()) == 2, "the answers alone"
 
 
+@pytest.mark.long
 def test_a_model_of_64_bits_predicts_in_them(tmp_path):
     words = ("task=kg_completion_toy", "trainer.precision=64-true", *STEP, *QUIET, *places(tmp_path))
     result = call(*words)
@@ -407,6 +411,7 @@ def test_a_number_that_is_not_finite_is_refused_when_it_is_written():
         vocabularies.pack_values({"c": float("nan")})
 
 
+@pytest.mark.long
 def test_an_old_checkpoint_is_exported_with_its_vocabulary(runs, tmp_path, monkeypatch):
     folder, best = runs.of("kg_completion_toy")
     run = tmp_path / "run"

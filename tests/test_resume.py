@@ -63,7 +63,7 @@ def _equal(a, b) -> bool:
     return a == b
 
 
-@pytest.mark.parametrize(("steps", "accumulate"), [(6, 1), (2, 3)])
+@pytest.mark.parametrize(("steps", "accumulate"), [pytest.param(6, 1, marks=pytest.mark.long), (2, 3)])
 def test_a_run_that_its_steps_ended_within_an_epoch_goes_on_in_it(tmp_path, steps, accumulate):
     words = ("seed=5", "optim.schedule=constant", f"trainer.accumulate_grad_batches={accumulate}")
     part = short(tmp_path / "part", *words, f"trainer.max_steps={steps}")
@@ -75,6 +75,7 @@ def test_a_run_that_its_steps_ended_within_an_epoch_goes_on_in_it(tmp_path, step
     assert same_end(whole, longer)
 
 
+@pytest.mark.long
 def test_a_run_that_its_steps_ended_at_a_validation_within_an_epoch_does_not_go_on(tmp_path):
     words = ("optim.schedule=constant", *WHERE)
     part = short(tmp_path / "part", *words, "trainer.max_steps=6")
@@ -84,6 +85,7 @@ def test_a_run_that_its_steps_ended_at_a_validation_within_an_epoch_does_not_go_
     assert "trainer.max_steps ended that run within an epoch, at a validation" in longer.err
 
 
+@pytest.mark.long
 def test_a_state_of_patience_from_before_is_taken_over(tmp_path, monkeypatch):
     """Its key in a checkpoint is that of Lightning's callback."""
     words = ("trainer.patience=3", "optim.lr=0", "optim.schedule=constant")
@@ -122,6 +124,7 @@ def test_a_finished_run_is_not_resumed_unless_it_may_go_on(finished, tmp_path):
     assert same_end(whole, longer)
 
 
+@pytest.mark.long
 def test_a_command_that_is_given_again_when_its_run_went_on_and_finished_does_nothing(tmp_path, monkeypatch):
     """As Slurm does with a job that was pre-empted. The first attempt stays unfinished for ever."""
     words = ("logger=csv", "trainer.resume=auto")

@@ -90,6 +90,7 @@ def test_a_record_says_of_which_validation_its_state_is(tmp_path, monkeypatch, s
     assert record["metrics"]["val/accuracy"] == 0.9
 
 
+@pytest.mark.long
 def test_no_mean_is_of_epochs_that_another_attempt_had(tmp_path, monkeypatch, scores):
     """Files of epochs 3 and 4, and a run that goes on after the first and is stopped early in the third."""
     words = ("trainer.average_last=2", "trainer.patience=2")

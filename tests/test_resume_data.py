@@ -36,7 +36,7 @@ def test_a_run_does_not_go_on_with_other_data(tmp_path, split):
     assert "Give this run the settings and the data of the checkpoint" in both.err
 
 
-@pytest.mark.parametrize("word", ["skip_finished=true", "trainer.resume=auto"])
+@pytest.mark.parametrize("word", ["skip_finished=true", pytest.param("trainer.resume=auto", marks=pytest.mark.long)])
 def test_a_finished_run_of_other_data_is_made_again(tmp_path, word):
     words = (*write_graph(tmp_path / "graph", {}), "trainer.max_epochs=1", word)
     first, same = call(*words), call(*words)
@@ -67,6 +67,7 @@ def test_a_damaged_record_is_none(tmp_path, damage):
         assert record.finished(tmp_path, config, {"train": "a", "vectors": "b"}) == path
 
 
+@pytest.mark.long
 def test_a_hostile_checkpoint_among_the_runs_is_passed_over(tmp_path):
     """And what it says of its data is printed as one line."""
     words = (*write_graph(tmp_path / "graph", {}), "trainer.max_epochs=1", "trainer.resume=auto")
@@ -103,6 +104,7 @@ def test_an_unfinished_run_of_other_data_is_begun_anew(tmp_path):
     assert "goes on from" not in other.out
 
 
+@pytest.mark.long
 def test_a_run_goes_on_with_files_that_were_packed(tmp_path):
     """And a checkpoint from before data were compared is of any."""
     folder = tmp_path / "pairs"

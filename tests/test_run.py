@@ -139,6 +139,7 @@ def test_an_experiment_names_its_runs_and_shows_the_published_value_of_the_cell_
     records.validate(result.record, result.record_path)
 
 
+@pytest.mark.long
 def test_a_multirun_makes_a_record_in_a_folder_of_its_own_for_each_job(tmp_path):
     result = call(
         "-m", "task=prefix_toy", "geometry=poincare,euclidean", "seed=0,1", *QUIET, "trainer.max_epochs=1",
@@ -153,6 +154,7 @@ def test_a_multirun_makes_a_record_in_a_folder_of_its_own_for_each_job(tmp_path)
     assert result.out.count("record: ") == 4 + 1  # of each job, and behind the comparison the last one's again
 
 
+@pytest.mark.long
 def test_a_failed_job_fails_the_multirun_and_the_others_are_run(tmp_path):
     result = call(
         "-m", "task=prefix_toy", "task.data.batch_size=0,20", *QUIET, "trainer.max_epochs=1",
@@ -183,6 +185,7 @@ def test_without_validation_the_last_state_is_tested(tmp_path):
     assert "test/accuracy" in result.record["metrics"]
 
 
+@pytest.mark.long
 def test_of_epochs_that_are_equally_good_the_one_with_the_lowest_loss_is_tested(tmp_path):
     """As with few examples in dev."""
     words = ("task=nli_toy", "task.data.sizes={dev: 4, train: 500}", "trainer.max_epochs=12")
@@ -217,6 +220,7 @@ def test_float64_is_a_setting(tmp_path):
     assert {v.dtype for v in state.values()} == {torch.float64}
 
 
+@pytest.mark.long
 def test_a_test_has_the_kernels_that_are_asked_for(tmp_path, monkeypatch):
     trained = short(tmp_path, "trainer.max_epochs=1").record_path.parent
     modes = []

@@ -136,6 +136,7 @@ def test_the_best_trial_is_compared_by_its_test(searched, capsys):
     assert "1 run left out without a test" in err, "the other trial"
 
 
+@pytest.mark.long
 def test_ties_of_the_best_are_counted(tmp_path):
     result = start(tmp_path, "trainer.limit_train_batches=1", "optim.lr=1e-30,1e-29,1e-28")
     assert "; 3 trials have this value, of which it is the first" in result.out, result.err
@@ -152,6 +153,7 @@ def test_a_metric_that_is_to_be_small_ranks_the_other_way(tmp_path):
     assert "Ranked by val/mean_rank, the lower the better" in result.out
 
 
+@pytest.mark.long
 def test_a_search_whose_trials_cannot_run_ends_at_the_first(tmp_path):
     result = start(tmp_path, "optim.lr=0.1,0.2", "task.module.regulariser=-1")
     assert result.code == 1
@@ -290,6 +292,7 @@ def test_other_data_are_another_search(tmp_path):
     assert f"{place} holds another search: it differs in data" in edited.err
 
 
+@pytest.mark.long
 def test_an_edited_configuration_is_another_search(tmp_path):
     """Of the first trial, and of a file that only later ones choose."""
     group = tmp_path / "configs" / "encoder"
@@ -397,6 +400,7 @@ def test_a_search_with_numbers_beyond_all_bounds_is_damaged(searched):
         file.unlink()
 
 
+@pytest.mark.long
 def test_a_baseline_is_the_task_as_it_is(tmp_path):
     result = start(tmp_path, "optim.lr=0.03,0.1", "hydra.sweeper.baseline=true", "hydra.sweeper.n_trials=2", "trainer.max_epochs=1")
     assert result.code == 0, result.err

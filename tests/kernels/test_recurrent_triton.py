@@ -32,7 +32,7 @@ def printed(name: str, *words: str, **environment: str) -> object:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@KINDS
+@pytest.mark.parametrize("kind", [pytest.param("rnn", marks=pytest.mark.long), "gru"])
 def test_in_the_interpreter_as_exact_as_the_plain_loop(kind):
     """Near the origin, in the middle and near the boundary; and few launches, whatever the number of steps."""
     results = printed("recurrent_interpreted.py", kind, TRITON_INTERPRET="1")[kind]
@@ -44,7 +44,7 @@ def test_in_the_interpreter_as_exact_as_the_plain_loop(kind):
 
 
 @pytest.mark.parametrize(("capability", "shared"), [pytest.param(80, 163 << 10, marks=pytest.mark.long), (90, 227 << 10)])
-@pytest.mark.parametrize("kind", [pytest.param("rnn", marks=pytest.mark.long), "gru"])
+@pytest.mark.parametrize("kind", ["rnn", pytest.param("gru", marks=pytest.mark.long)])
 def test_built_for_gpus(kind, capability, shared, tmp_path):
     """Both passes, of the largest states, without a GPU: within its registers and its memory on the chip."""
     built = printed("cubins.py", kind, str(capability), TRITON_CACHE_DIR=str(tmp_path))

@@ -210,7 +210,7 @@ assert x.tolist() == [2, 2, 2]
 
 
 @needs_compiler
-@pytest.mark.parametrize("how", ["build", "use"])
+@pytest.mark.parametrize("how", ["build", pytest.param("use", marks=pytest.mark.long)])
 def test_two_processes_at_once(tmp_path, how):
     """Both have a whole kernel; where they build before they use it, it is compiled by one of them."""
     folder = tmp_path / "sources"  # not that of the cache, whose temporary folders come and go
@@ -278,7 +278,7 @@ def test_a_compiler_that_never_ends(tmp_path, monkeypatch):
         assert native.library("twice") is None
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGTERM])
 def test_ctrl_c_ends_the_compilers(tmp_path, monkeypatch, number):
     """A compiler that starts a program of its own, as g++ does, which writes its number and would run on."""
     compiler = tmp_path / "slow"

@@ -17,7 +17,7 @@ QUICK = ["eager", "vmap", "jvp", "per-sample", "twice", "meta", "fake", "autocas
 
 @pytest.mark.parametrize(
     ("geometry", "layer"),
-    [("poincare", "Linear"), ("lorentz", "MultiHeadAttention")],
+    [("poincare", "Linear"), pytest.param("lorentz", "MultiHeadAttention", marks=pytest.mark.long)],
 )
 def test_layers_go_with_everything(geometry, layer, native_kernels):
     (problems,) = tried(geometry, {layer}, [*QUICK, *SLOW]).values()

@@ -118,7 +118,6 @@ def made(classes: int, words: int) -> documents.Levels:
     return documents.Levels(title, (level, level, level), tuple("abcdefghijklmnop"[:classes]), PoincareBall(1.0), 0.6)
 
 
-@pytest.mark.every_case
 @pytest.mark.parametrize("runs", [1, 2])
 @pytest.mark.parametrize(("classes", "words"), [(1, 5), (3, 5), (3, 40), (8, 40), (16, 5)])
 def test_titles_and_texts_of_factors_have_room(runs, classes, words):

@@ -61,6 +61,7 @@ def run(tmp_path_factory):
     return result.record_path.parent
 
 
+@pytest.mark.long
 def test_weights_that_were_not_tested_are_told_apart(run, tmp_path, capsys):
     unfinished = tmp_path / "unfinished"
     (unfinished / "checkpoints").mkdir(parents=True)
@@ -320,7 +321,7 @@ def test_a_folder_takes_no_kind_and_no_model(run, capsys):
     assert "--what and --model are for files of points" in error_of(capsys)
 
 
-@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("named", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_run_of_the_users_own_configurations(named, tmp_path, monkeypatch, capsys):
     """Export and figures take the folder as run.py does: --config-dir, else ./configs."""
     (folder := tmp_path / "configs" / "encoder").mkdir(parents=True)

@@ -108,6 +108,7 @@ def test_the_model_is_that_of_the_record(poincare):
     assert trained.epoch == record["selection"]["epoch"]
 
 
+@pytest.mark.long
 def test_the_last_state_and_the_precision_of_the_run(euclidean):
     last = load(read_run(euclidean), "last")
     assert last.epoch == 2
@@ -260,6 +261,7 @@ def test_names_of_files_are_no_longer_than_names_may_be(copied, tmp_path):
     assert max(len(file.name) for file in (tmp_path / "out").iterdir()) < 250
 
 
+@pytest.mark.long
 def test_other_runs_have_other_files(copied, tmp_path):
     a, b, c, d = (variant(copied, name, max_epochs=k) for k, name in enumerate("abcd"))
     assert draw(tmp_path / "out", "curves", a, b, c) == draw(tmp_path / "out", "curves", a, b, d) == 0
@@ -430,6 +432,7 @@ def test_all_figures_of_a_run_of_any_kind_are_those_that_it_has(tmp_path, capsys
     assert left_out(capsys.readouterr().err) == [name for name in figures.FIGURES if name not in KINDS[task]]
 
 
+@pytest.mark.long
 def test_a_run_of_translation_has_no_attention_that_is_drawn(tmp_path, capsys):
     """Its data have texts, too, which are no pairs of premise and hypothesis."""
     result = cli.call(

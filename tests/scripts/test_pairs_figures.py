@@ -103,6 +103,7 @@ def test_every_figure_of_a_run_that_attends(attentive, tmp_path, capsys):
     assert files == sorted(f"{name}-{stem}.png" for name in ("attention-pairs", "lengths", "classes", "curves"))
 
 
+@pytest.mark.long
 def test_the_weights_are_the_models_and_belong_to_their_words(attentive):
     trained = load(read_run(attentive))
     texts = weights.choose_texts(trained)

@@ -70,6 +70,7 @@ def test_every_cell_of_a_table_of_cells_can_be_run(file):
     assert len(commands(layout, "0,1", [])) == len(layout.cells) == {"hnn_table1": 24, "hnn_table2": 48}.get(file, 6)
 
 
+@pytest.mark.long
 def test_a_cell_is_what_its_row_and_column_say():
     for cell in LAYOUTS["hnn_table1"].cells:
         values = settings_of(cell)

@@ -62,7 +62,7 @@ def test_a_recipe_of_generated_data_has_its_own_keys_and_whole_numbers(task):
             make_data(values)
 
 
-@pytest.mark.parametrize("words", [("run.py", "--help"), ("scripts/figures.py", "--list")])
+@pytest.mark.parametrize("words", [("run.py", "--help"), pytest.param(("scripts/figures.py", "--list"), marks=pytest.mark.long)])
 def test_a_program_whose_reader_has_ended_says_nothing(words):
     """The other end of its standard output is closed before it writes, as by `head`."""
     reading, writing = os.pipe()

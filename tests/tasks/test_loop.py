@@ -107,6 +107,7 @@ def test_a_hook_that_only_one_callback_was_given_is_called(tmp_path, monkeypatch
     assert called == [*range(7)]
 
 
+@pytest.mark.long
 def test_lightnings_clipping_of_gradients_is_done(tmp_path, monkeypatch):
     variants = [{"gradient_clip_val": 1e-9}, {}]
     states = [trained(tmp_path / str(len(g)), monkeypatch, "trainer.max_epochs=1", **g)[2]["state_dict"] for g in variants]

@@ -157,6 +157,7 @@ def test_a_checkpoint_is_not_overwritten(trained):
         assert "is the checkpoint, which would be overwritten; name another file" in result.err
 
 
+@pytest.mark.long
 def test_links_and_pipes_take_predictions_and_stay_what_they_are(trained, written, tmp_path):
     (tmp_path / "old.jsonl").write_text("old\n")
     (tmp_path / "link.jsonl").symlink_to("old.jsonl")

@@ -97,6 +97,7 @@ def weights(tmp_path):
     return train
 
 
+@pytest.mark.long
 def test_batches_count_by_their_items_where_a_step_says_how_many(weights, monkeypatch):
     """Two batches of 30 and 10 examples, added up, follow the gradient of all 40 as one batch does."""
     from tasks.prefix.task import PrefixTask

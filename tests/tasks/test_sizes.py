@@ -226,6 +226,7 @@ def test_answers_alone_go_to_standard_output(tmp_path, family, run_folder):
     assert "record: " in result.err
 
 
+@pytest.mark.long
 def test_documents_have_words_as_large_as_their_vectors(tmp_path):
     folder, vectors = tmp_path / "weather", tmp_path / "data" / "glove"
     folder.mkdir()

@@ -85,7 +85,10 @@ def test_part_of_an_evaluation_has_both_kinds_of_pairs_or_is_refused(tmp_path, l
     ("task", "changes"),
     [
         ("graph_toy", ("task.data.split_seed=1", "task.data.shares.test=0.3", "task.data.shares.dev=0.15")),
-        ("graph_nc_toy", ("task.data.split_seed=1", "task.data.shares.test=0.25", "task.data.shares.dev=0.15")),
+        pytest.param(
+            "graph_nc_toy", ("task.data.split_seed=1", "task.data.shares.test=0.25", "task.data.shares.dev=0.15"),
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_other_splits_are_other_data(task, changes):
@@ -335,6 +338,7 @@ def train(task, data, epochs: int) -> None:
 MARGIN = 0.03  # of the area under the ROC curve, the mean of three seeds
 
 
+@pytest.mark.long
 def test_a_tree_in_two_dimensions_is_learnt_better_in_hyperbolic_space():
     """Both with as many layers, without an activation, and the same optimiser."""
     area = {"hybonet_graph": 0.0, "gcn": 0.0}

@@ -338,6 +338,7 @@ def test_snli_in_three_classes(data_dir, tmp_path):
     assert data.labels[data.splits()["test"].labels[church]] == "entailment"
 
 
+@pytest.mark.long
 @pytest.mark.data
 def test_multinli_by_the_report_tests_on_both_dev_sets(data_dir, tmp_path):
     data = real(data_dir, tmp_path, "task=multinli")
@@ -351,6 +352,7 @@ def test_multinli_by_the_report_tests_on_both_dev_sets(data_dir, tmp_path):
     assert not training & {data.texts("dev", k)[0] for k in range(dev)}
 
 
+@pytest.mark.long
 @pytest.mark.data
 def test_multinli_by_the_code_chooses_on_matched_and_tests_on_mismatched(data_dir, tmp_path):
     words = ("fidelity=code", "task.data.tokenizer=words", "task.data.sizes.train=1000")

@@ -51,7 +51,7 @@ def test_both_scores_are_sacrebleus(written, subwords, references):
     assert found == pytest.approx({"bleu": plain, "bleu_tokenised": words}, abs=1e-9)
 
 
-@pytest.mark.parametrize(("language", "tokenizer"), [("zh", "zh"), ("zh-TW", "zh"), ("ja", "char"), ("ko", "13a")])
+@pytest.mark.parametrize(("language", "tokenizer"), [pytest.param("zh", "zh", marks=pytest.mark.long), ("zh-TW", "zh"), ("ja", "char"), ("ko", "13a")])
 def test_a_language_without_blanks_is_cut_by_characters(language, tokenizer):
     texts, references = ["我喜欢吃面包和果酱。"], ["我喜欢吃面包和米饭。"]
     both = TranslationScores(Writing("none", language), Subwords("none"))

@@ -78,7 +78,7 @@ def learnt(tmp_path, geometry: str, translation: str, steps: int, *words: str) -
     return result.record["metrics"]["test/accuracy"]
 
 
-@pytest.mark.parametrize("geometry", [pytest.param("euclidean", marks=pytest.mark.slow), "lorentz"])
+@pytest.mark.parametrize("geometry", [pytest.param("euclidean", marks=pytest.mark.slow), pytest.param("lorentz", marks=pytest.mark.long)])
 def test_copies_are_learnt(tmp_path, geometry):
     assert learnt(tmp_path, geometry, "copy", 180) >= BLIND + MARGIN
 
@@ -128,6 +128,7 @@ def test_every_task_says_which_data_are_missing(tmp_path, task):
         build(checked(f"task={task}", *words, *places(tmp_path)))
 
 
+@pytest.mark.long
 def test_mixed_precision_is_for_flat_models_alone(tmp_path):
     words = (
         "task=translation_toy",
