@@ -46,6 +46,14 @@ def epoch_of(file: Path) -> int:
     return int(file.stem[6:])
 
 
+def _weights(trainer: pl.Trainer, task: Task) -> dict[str, Any]:
+    """A checkpoint without a state of the training; for one Lightning takes a fifth of a millisecond more."""
+    place = {"epoch": trainer.current_epoch, "global_step": trainer.global_step}
+    checkpoint = place | {"pytorch-lightning_version": pl.__version__, "state_dict": task.state_dict()}
+    task.on_save_checkpoint(checkpoint)
+    return checkpoint
+
+
 def _mean(values: list[Tensor]) -> Tensor:
     return torch.stack(values).mean(0) if values[-1].is_floating_point() else values[-1]
 
@@ -273,7 +281,7 @@ class Checkpoints(Checkpoint):
             self.best = {"value": value, "epoch": _epoch(trainer), "step": trainer.global_step}
             if loss is not None and math.isfinite(loss):
                 self.best["loss"] = loss
-            self._kept = trainer._checkpoint_connector.dump_checkpoint(weights_only=True) | {"best": self.best}
+            self._kept = _weights(trainer, task) | {"best": self.best}
             if trainer.state.fn != "fit":
                 self._save_best(trainer)
             elif self._is_time(trainer):

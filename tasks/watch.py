@@ -140,7 +140,7 @@ class Diagnostics(Callback):
 
     Logged as diagnostics/<name>/<statistic>, for every manifold parameter and for `Task.points`; c where it is learned.
     A validation soon after one that was looked at is left out, as a look takes as long as a step of a small model: as
-    long as the steps have not doubled, at most 20 of them.
+    long as the steps have not grown by half, and within 20 of them.
     """
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ class Diagnostics(Callback):
 
     def on_validation_epoch_start(self, trainer: Trainer, module: LightningModule) -> None:
         step = trainer.global_step
-        is_soon = self._step is not None and step < self._step + min(self._step, 20)
+        is_soon = self._step is not None and step < self._step + min(self._step // 2, 20)
         self._looks = trainer.state.fn != "fit" or not is_soon
 
     def on_validation_batch_end(

@@ -139,12 +139,12 @@ def test_patience_that_ends_before_the_least_epochs_stops_within_a_step_and_goes
 
 
 @pytest.mark.long
-def test_points_are_looked_at_every_four_steps_before_and_after_an_interruption(tmp_path):
+def test_points_are_looked_at_as_steps_grow_by_half_before_and_after_an_interruption(tmp_path):
     words = ("trainer.limit_train_batches=1",)
     whole = short(tmp_path / "whole", *words, "trainer.max_epochs=10")
     with (whole.record_path.parent / "history.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [row["step"] for row in rows if row["diagnostics/sentences/dist0_mean"]] == ["1", "5", "9"]
+    assert [row["step"] for row in rows if row["diagnostics/sentences/dist0_mean"]] == ["1", "2", "3", "4", "6", "9"]
     assert short(tmp_path / "parts", *words, "trainer.max_epochs=3").code == 0
     again = short(tmp_path / "parts", *words, "trainer.max_epochs=10", "trainer.resume=auto")
     assert "last.ckpt: after step 3, in epoch 4\n" in again.out
