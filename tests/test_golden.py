@@ -202,6 +202,7 @@ def test_a_point_beyond_the_radius_is_left_out():
     assert RADIUS["Lorentz", "float32"] >= 12
 
 
+@pytest.mark.long
 def test_check_finds_a_changed_file(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(golden, "all_cases", lambda: [case for case in all_cases() if case.space == "scalar"][:2])
     assert golden.main([], tmp_path) == 0

@@ -87,6 +87,7 @@ def test_a_mistake_is_told_in_one_paragraph_and_leaves_nothing(tmp_path, words, 
     assert [f for f in (tmp_path / "out").rglob("*") if f.is_file() and ".cache" not in f.parts] == []
 
 
+@pytest.mark.long
 def test_the_interval_of_hnn_is_refused_for_short_epochs_with_one_that_works(tmp_path):
     few = ("task.data.sizes={train: 20, dev: 4, test: 4}", "trainer=hnn", "trainer.max_epochs=1")
     result = toy(tmp_path, *few)

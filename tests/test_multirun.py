@@ -80,6 +80,7 @@ def test_an_interrupted_multirun_says_which_job_was_running(jobs):
     assert result.err.splitlines()[-1].endswith("seed=1 optim.lr=0.1: it was interrupted")
 
 
+@pytest.mark.long
 def test_a_job_that_was_interrupted_after_its_record_has_not_failed(jobs, tmp_path):
     def behaviour(seed: int) -> None:
         if seed == 1:

@@ -173,6 +173,7 @@ def test_titles_stand_in_the_place_of_names(figures, options):
     assert [text.get_text() for text in panel.texts if isinstance(text, Annotation)] == ["Tromsø"]
 
 
+@pytest.mark.long
 def test_data_that_have_moved_are_named(tmp_path, capsys):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "edges.tsv").write_text("".join(f"{k}\t{(k - 1) // 3}\n" for k in range(1, N)))

@@ -170,6 +170,7 @@ def run_folder(tmp_path_factory, family):
     return result.record_path.parent
 
 
+@pytest.mark.long
 def test_a_record_fills_a_cell_that_leaves_the_same_settings_to_the_data(run_folder, family):
     record = json.loads((run_folder / "record.json").read_text())
     assert {"task.data.batch_size", "task.module.regulariser"} < set(record["auto"])

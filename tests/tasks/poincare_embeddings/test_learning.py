@@ -11,7 +11,7 @@ from tasks.poincare_embeddings.task import EmbeddingTask
 from tasks.points_files import read_points
 from tests.cli import QUIET, call, places
 
-LONG = ("trainer.max_epochs=80", "trainer.check_val_every_n_epoch=80")
+LONG = ("trainer.max_epochs=50", "trainer.check_val_every_n_epoch=50")
 
 
 def distortion(points: np.ndarray, names: tuple[str, ...], hyperbolic: bool) -> float:
