@@ -64,6 +64,7 @@ def test_commands_are_found_in_the_documents():
 OTHERS = re.compile(r"encoder=(gcn|gat|sage|sgc|hgcn|lgcn|hat)\b")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", [c for c in commands() if OTHERS.search(c) and " -m " not in c])
 def test_a_command_with_a_compared_encoder_of_graphs_trains_as_the_tables_do(command):
     words = shlex.split(command)[2:]

@@ -135,6 +135,7 @@ d: 4
     assert 0 < record["metrics"]["test/mrr"] <= 1
 
 
+@pytest.mark.long
 def test_a_pairing_is_a_file(outside):
     """A pairing that no Python table has, alone and as the geometry of one component."""
     config = block("Add a geometry").replace("name: klein_tangent", "name: mine").replace("c: 1.0", "c: 0.5")

@@ -225,6 +225,7 @@ def test_transforms_traces_and_plain_mode_are_not_compiled_here(graphs):
     assert not graphs
 
 
+@pytest.mark.long
 def test_hybonets_scores_are_one_graph(graphs):
     geometry = make_geometry("lorentz", "Lorentz", "lorentz", c=1.0)
     scorer = HyboNet(geometry, 7, 3, False, 4, False, 2.0, 8.0, 1.5)

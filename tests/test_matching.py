@@ -71,6 +71,7 @@ def test_euclidean_records_without_an_activation_are_of_another_network():
         assert (matching.differences(record, cell) == []) is same
 
 
+@pytest.mark.long
 def test_a_run_keeps_its_own_hydra(record):
     matching._compose.cache_clear()
     matching._settings.cache_clear()

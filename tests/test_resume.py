@@ -247,6 +247,7 @@ def test_a_run_that_goes_on_and_is_interrupted_at_once_names_the_checkpoint_it_c
     assert f"; go on with trainer.resume={file}." in again.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_record_has_the_commits_of_all_attempts(tmp_path, monkeypatch, kept):
     first, second = "a" * 40, "b" * 40

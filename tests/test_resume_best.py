@@ -28,6 +28,7 @@ def scores(monkeypatch):
     return give
 
 
+@pytest.mark.long
 def test_the_validation_after_the_last_step_is_not_that_of_a_run_that_goes_on(tmp_path, scores):
     """It would select a state that the same run in one go never measures."""
     words = ("optim.schedule=constant",)
@@ -39,6 +40,7 @@ def test_the_validation_after_the_last_step_is_not_that_of_a_run_that_goes_on(tm
     assert longer.record["selection"] == {"metric": "val/accuracy", "mode": "max", "value": 0.5, "epoch": 1, "step": 4}
 
 
+@pytest.mark.long
 def test_the_best_state_is_the_same_whether_it_is_written_at_once_or_kept(tmp_path, scores):
     scores(0.5, 0.9, 0.4)
     assert same_end(*(short(tmp_path / s, f"trainer.checkpoint_every_s={s}") for s in ("0", "1000")))

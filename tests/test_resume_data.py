@@ -92,6 +92,7 @@ def test_a_hostile_checkpoint_among_the_runs_is_passed_over(tmp_path):
         (again.record_path.parent / "checkpoints" / "last.ckpt").unlink()
 
 
+@pytest.mark.long
 def test_an_unfinished_run_of_other_data_is_begun_anew(tmp_path):
     words = (*write_graph(tmp_path / "graph", {}), "trainer.max_epochs=1", "trainer.resume=auto")
     first = call(*words)

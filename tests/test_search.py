@@ -112,6 +112,7 @@ def test_only_what_is_missing_is_run_again(searched):
     assert search.read(place).best["trial"] == best.number
 
 
+@pytest.mark.long
 def test_other_ranges_are_another_search(searched):
     place, _ = searched
     result = start(place.parents[2], "optim.lr=0.03,0.1", f"hydra.sweeper.folder={place}")
@@ -217,6 +218,7 @@ def test_a_search_without_m(tmp_path):
     assert "sweep=lr is a search, which -m starts" in result.err
 
 
+@pytest.mark.long
 def test_two_searches_in_one_folder(searched):
     import fcntl
 
@@ -252,6 +254,7 @@ def test_a_search_that_was_killed_goes_on(tmp_path, words):
     assert {trial.state for trial in summary.trials} <= {"complete", "pruned"}
 
 
+@pytest.mark.long
 def test_no_settings_are_trained_twice(searched):
     place, _ = searched
     result = start(place.parents[2], RATES, "optim.max_grad_norm=null", "hydra.sweeper.n_trials=5")

@@ -278,7 +278,8 @@ def test_a_compiler_that_never_ends(tmp_path, monkeypatch):
         assert native.library("twice") is None
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGTERM])
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_the_compilers(tmp_path, monkeypatch, number):
     """A compiler that starts a program of its own, as g++ does, which writes its number and would run on."""
     compiler = tmp_path / "slow"

@@ -103,6 +103,7 @@ def test_files_have_what_the_records_have(trained, tmp_path, capsys):
     assert capsys.readouterr().out.count("written: ") == 3
 
 
+@pytest.mark.long
 def test_curves_are_means_over_seeds(trained):
     from scripts.drawing.seed_bands import mean_curve
     from scripts.trained import read_run

@@ -40,6 +40,7 @@ def flat(tmp_path_factory) -> Path:
     )
 
 
+@pytest.mark.long
 def test_points_are_the_models(hype_han):
     trained = load(read_run(hype_han))
     row = documents.levels(trained, 10_000)

@@ -309,6 +309,7 @@ def test_a_wrong_word_is_an_error_of_one_line(poincare, tmp_path, capsys, words,
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("missing", "message"),
     [

@@ -127,6 +127,7 @@ def test_the_weights_are_the_models_and_belong_to_their_words(attentive):
         assert values.sum() == pytest.approx(1, abs=1e-4)
 
 
+@pytest.mark.long
 def test_pairs_of_a_file(attentive, tmp_path, figures, capsys):
     file = tmp_path / "mine.tsv"
     lines = ["the dog sleeps\tan animal rests", json.dumps({"premise": "the train stands", "hypothesis": "it moves"})]

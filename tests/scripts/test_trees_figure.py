@@ -35,6 +35,7 @@ def test_dollars_of_a_text_are_no_formula(tmp_path):
     assert "$x_1$" in (tmp_path / "dollars.svg").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_pictures_hold_both_trees(run):
     trained = load(read_run(run))
     sentences = trained.data.trees()["test"].sentences

@@ -100,6 +100,7 @@ def test_a_part_of_the_step_that_is_done_in_another_way_is_done_so(tmp_path, mon
     assert called
 
 
+@pytest.mark.long
 def test_a_hook_that_only_one_callback_was_given_is_called(tmp_path, monkeypatch):
     called: list[int] = []
     callback = LambdaCallback(on_train_batch_end=lambda trainer, module, outputs, batch, batch_idx: called.append(batch_idx))

@@ -93,6 +93,7 @@ def test_standard_output_has_predictions_only(trained, monkeypatch):
     assert json.loads(Path(last.removeprefix("record: ")).read_text())["prediction"]["output"] is None
 
 
+@pytest.mark.long
 def test_long_files_are_read_in_batches_and_batches_change_nothing(trained, written, tmp_path):
     for size in (7, 500):
         outcome = predict(

@@ -117,6 +117,7 @@ def test_batches_count_by_their_items_where_a_step_says_how_many(weights, monkey
     assert any((unweighted[name] - whole[name]).abs().max() > 1e-6 for name in whole)
 
 
+@pytest.mark.long
 def test_a_step_of_fewer_batches_is_their_mean(weights):
     """The second step of three batches, two at a time, has one."""
     whole = weights(30, "task.data.batch_size=20")
@@ -155,6 +156,7 @@ def test_the_mean_of_the_last_states_is_tested(tmp_path):
     assert resumed.record["metrics"] == result.record["metrics"]
 
 
+@pytest.mark.long
 def test_the_mean_of_points_whose_curvature_was_learned_meanwhile(tmp_path):
     """They are scaled onto the sheet of the mean's c: points of one shape at every c keep it."""
     result = toy(

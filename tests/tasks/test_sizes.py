@@ -199,6 +199,7 @@ def test_a_run_that_goes_on_has_what_its_data_decided_but_for_what_is_set(tmp_pa
     assert set(longer.record["auto"]) == set(begun.record["auto"]) - {"trainer.check_val_every_n_epoch"}
 
 
+@pytest.mark.long
 def test_a_checkpoint_settles_what_is_open_without_the_data(tmp_path, run_folder):
     questions = tmp_path / "questions.tsv"
     questions.write_text("p1\tparent\t?\n", encoding="utf-8")

@@ -148,6 +148,7 @@ def test_an_answer_that_is_not_finite_is_no_answer(tmp_path, monkeypatch, name):
     assert not target.exists()
 
 
+@pytest.mark.long
 def test_what_has_no_explanation_says_so():
     with pytest.raises(ConfigError, match=r"explain=true is for mode=predict, and the mode is fit"):
         checked("task=document_classification_toy", "explain=true")

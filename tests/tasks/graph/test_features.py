@@ -23,6 +23,7 @@ def features(tmp_path, *words):
     return data.model_sizes["features"]
 
 
+@pytest.mark.long
 def test_features_of_own_graphs_get_a_mean_norm_of_one(tmp_path):
     as_given = "task.data.standardize=false"
     own = features(tmp_path, as_given)

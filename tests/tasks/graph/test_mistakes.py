@@ -173,6 +173,7 @@ def test_an_index_that_names_no_nodes_is_refused(cora, text):
         read_release(cora, "cora", labelled=True)
 
 
+@pytest.mark.long
 def test_features_or_labels_of_too_few_nodes_are_told(tmp_path):
     folder = tmp_path / "disease_nc"
     folder.mkdir()

@@ -2,10 +2,13 @@
 
 import warnings
 
+import pytest
+
 from tests.cli import call
 from tests.tasks.graph.test_mistakes import LABELS, NUMBERS, start, tree, write
 
 
+@pytest.mark.long
 def test_what_was_left_out_is_said_once_in_training_and_not_in_predictions(tmp_path):
     write(tmp_path / "mine", edges=tree(40, "0\t1\n"), features=NUMBERS)
     note = "38 edges have no reverse; all are taken in both directions."
@@ -21,6 +24,7 @@ def test_what_was_left_out_is_said_once_in_training_and_not_in_predictions(tmp_p
     assert note not in result.out + result.err
 
 
+@pytest.mark.long
 def test_a_header_is_warned_of_in_every_run_and_once(tmp_path):
     """Also where the graph comes from the cache; training nodes are counted beside those of the graph."""
     write(tmp_path / "mine", edges="page\tcites\n" + tree(40), labels="site\tfield\n" + LABELS)

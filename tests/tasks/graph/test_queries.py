@@ -66,6 +66,7 @@ def test_a_table_may_have_single_nodes_alone(tmp_path, text):
     assert list(read_query_table(tmp_path / "e.csv", NODES, ENDS, FORMS)) == [((0,), {"note": "x"}), ((1,), {"note": "y"})]
 
 
+@pytest.mark.long
 def test_nodes_whose_classes_are_asked_for_may_be_a_table(tmp_path):
     labels = "".join(f"{k},{'ab'[k % 2]}\n" for k in range(40))
     write(tmp_path / "mine", edges=tree(40))

@@ -316,6 +316,7 @@ def counts(data: NliData, split: str) -> tuple[int, ...]:
     return record["pairs"], *record["labels"].values()
 
 
+@pytest.mark.long
 @pytest.mark.data
 @pytest.mark.parametrize("fidelity", ["paper", "code"])
 def test_snli_in_two_classes_has_the_counts_of_the_release(data_dir, tmp_path, fidelity):

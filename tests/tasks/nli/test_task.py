@@ -66,6 +66,7 @@ def test_a_table_of_new_pairs_is_read_by_its_columns(trained, tmp_path):
     assert "note:" not in result.err
 
 
+@pytest.mark.long
 def test_batches_do_not_change_predictions(trained, tmp_path):
     text = "The dog meets the car.\ta vehicle meets an animal.\nThe car.\ta vehicle meets an animal.\n"
     results = []

@@ -122,6 +122,7 @@ def test_the_loss_is_finite_at_the_least_temperature(geometry):
     assert all(p.grad.to_dense().isfinite().all() for p in embeddings.parameters())
 
 
+@pytest.mark.long
 def test_that_the_shared_file_is_replaced_is_told(tmp_path):
     words = ("task=poincare_embeddings_toy", "trainer.max_epochs=1", *QUIET, *places(tmp_path))
     first, second = call(*words), call(*words, "seed=1")

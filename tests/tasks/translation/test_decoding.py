@@ -67,6 +67,7 @@ def plain(results):
     return [[hypothesis.tokens for hypothesis in each] for each in results]
 
 
+@pytest.mark.long
 @GEOMETRY
 def test_a_search_with_what_was_kept_is_the_one_without(geometry):
     net, source, limits = model(geometry), sources(), OPTIONS.limits(LENGTHS, 13)

@@ -39,6 +39,7 @@ def test_the_training_loss_is_smoothed_by_the_formula(geometry, eps):
     assert step.weight == step.sums["pieces"] == int(inside.sum())
 
 
+@pytest.mark.long
 def test_the_paper_smooths_and_its_code_does_not():
     assert toy()[0].label_smoothing == 0.1
     assert toy("fidelity=code")[0].label_smoothing == 0.0
@@ -104,6 +105,7 @@ def test_a_training_that_its_steps_ended_goes_on_as_if_they_had_not(tmp_path):
     assert again.record["metrics"] == whole
 
 
+@pytest.mark.long
 def test_a_checkpoint_is_refused_with_other_pieces(tmp_path):
     def words(name: str) -> tuple[str, ...]:
         folder = aligned(

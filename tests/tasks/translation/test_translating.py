@@ -118,6 +118,7 @@ def test_new_sentences_are_translated_in_their_order(folder, trained, pairs):
     assert rows == [{"source": s, "translation": t} for s, t in zip(pairs["source"], texts(trained), strict=True)]
 
 
+@pytest.mark.long
 def test_several_translations_and_their_scores(folder, trained):
     file = folder / "two.txt"
     file.write_text("w1 w2 w3\nw4 something w4\n", encoding="utf-8")
