@@ -19,6 +19,7 @@ if __name__ == "__main__":  # the imports take seconds, in which Ctrl-C and SIGT
 import hydra
 import pytorch_lightning as pl
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from configs import checks, choosing, matching, multirun, overview, own, samplers, stored, sweeper
@@ -52,6 +53,8 @@ def run(cfg: DictConfig) -> float | None:
         if passes_over and (earlier := record.finished(folder.parent, values, contents)):
             selection = report.pass_over("finished before, with the same settings and data", earlier, folder)
             return multirun.result(selection, earlier)
+        if mode != "predict" and job.mode == RunMode.RUN:
+            record.check_place(folder)
         task.origin = stored.origin(cfg, values, data.identity, experiment, name, contents, [record.code()], auto)
         if mode == "predict":
             outcome = prediction.predict(task, data, files, stdout, **options)

@@ -213,6 +213,15 @@ def build(config: dict[str, Any], overrides: list[str], data: TaskData, task: Ta
     return record
 
 
+def check_place(folder: Path) -> None:
+    """Raises UserError where a run came to its end in this folder, as in that of one hydra.run.dir for two runs."""
+    if (folder / "record.json").exists():
+        raise UserError(
+            f"{folder} has the record of a run that came to its end, and its weights, which this one would overwrite. "
+            "Give it another hydra.run.dir, or none."
+        )
+
+
 def remove_if_empty(folder: Path) -> None:
     """Remove the folder of a run that failed before it made anything: what is left are settings and logs."""
     left = [f for f in folder.rglob("*") if f.is_file() and ".hydra" not in f.parts and f.suffix != ".log"]

@@ -86,6 +86,18 @@ def test_the_history_has_a_row_for_each_epoch(finished):
     assert float(best["val/accuracy"]) == result.record["selection"]["value"]
 
 
+def test_the_folder_of_a_run_that_came_to_its_end_is_no_place_for_another(finished):
+    """One hydra.run.dir for two commands; the same command, given again by a cluster, finds its run there."""
+    folder, result = finished
+    home, before = result.record_path.parent, result.record_path.read_bytes()
+    again = short(folder, f"hydra.run.dir={home}", "logger=csv", "seed=6")
+    assert again.code == 1
+    assert "which this one would overwrite. Give it another hydra.run.dir, or none." in again.err
+    assert again.err.count("\n") == 1
+    assert result.record_path.read_bytes() == before
+    assert short(folder, f"hydra.run.dir={home}", "logger=csv", "seed=5", "skip_finished=true").record_path == result.record_path
+
+
 def test_the_same_seed_gives_the_same_numbers(finished, tmp_path):
     _, result = finished
     again, other = short(tmp_path, "seed=5"), short(tmp_path, "seed=6")
