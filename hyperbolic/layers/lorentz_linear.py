@@ -75,9 +75,9 @@ class Linear(ConstantLayer):
         variant: a key of ``VARIANTS``: the paper's, one of the three released programs (kg, gcn, mt), or tangent. It
             sets the initialisation and what the following options are when left out.
         scale: lambda > 0 (at the start), learn_scale: train it. In units of 1/sqrt(c).
-        offset: epsilon > 1, in units of 1/sqrt(c); 1.1 in the programs, which have c = 1.
-        bias_in_time, residual_in_time, raw_time: see :class:`Variant`. They, scale and learn_scale belong to the
-            normalisation.
+        offset: epsilon > 1, in units of 1/sqrt(c); left out 1.1, as in the programs, which have c = 1.
+        bias_in_time, residual_in_time, raw_time: see :class:`Variant`. They, offset, scale and learn_scale belong to
+            the normalisation.
         heads: number of layers of this kind side by side, in one product: results (..., heads, D_out). They share
             lambda.
 
@@ -98,7 +98,7 @@ class Linear(ConstantLayer):
         variant: str = "paper",
         scale: float | None = None,
         learn_scale: bool | None = None,
-        offset: float = 1.1,
+        offset: float | None = None,
         bias_in_time: bool | None = None,
         residual_in_time: bool | None = None,
         raw_time: bool | None = None,
@@ -107,12 +107,13 @@ class Linear(ConstantLayer):
         super().__init__()
         self.manifold, self.d_in, self.d_out, self.heads = manifold, d_in, d_out, heads
         self.activation, self.drop = check_nonlinearity(activation), nn.Dropout(dropout)
-        self.variant, self.offset = variant, offset
+        self.variant = variant
         preset = _preset(self, variant)
         self.normalize = normalize = normalize and variant != "tangent"
         timed = {
             "scale": scale,
             "learn_scale": learn_scale,
+            "offset": offset,
             "bias_in_time": bias_in_time,
             "residual_in_time": residual_in_time,
             "raw_time": raw_time,
@@ -122,6 +123,7 @@ class Linear(ConstantLayer):
             without = "variant='tangent'" if variant == "tangent" else "normalize=False"
             raise ValueError(f"{name_of(self)}: no effect with {without}: {', '.join(unused)}; leave them out")
         scale = preset.scale if scale is None else scale
+        self.offset = offset = 1.1 if offset is None else offset
         check_sizes(self, d_in, d_out)
         if scale <= 0 or offset <= 1 or heads < 1:
             raise ValueError(

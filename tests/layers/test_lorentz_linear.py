@@ -125,6 +125,7 @@ def test_mistakes_are_named():
         ({"heads": 0}, "heads >= 1"),
         ({"activation": "gelu"}, "unknown nonlinearity"),
         ({"scale": 2.0, "normalize": False}, "no effect with normalize=False: scale; leave them out"),
+        ({"offset": 1.2, "variant": "tangent"}, "no effect with variant='tangent': offset; leave them out"),
         (
             {"learn_scale": False, "bias_in_time": True, "raw_time": True, "normalize": False},
             "normalize=False: learn_scale, bias_in_time, raw_time",
