@@ -55,7 +55,10 @@ def run(cfg: DictConfig) -> float | None:
             return multirun.result(selection, earlier)
         if mode != "predict" and job.mode == RunMode.RUN:
             record.check_place(folder)
-        task.origin = stored.origin(cfg, values, data.identity, experiment, name, contents, [record.code()], auto)
+        code = [record.code(own.modules())]
+        task.origin = stored.origin(cfg, values, data.identity, experiment, name, contents, code, auto)
+        if mode != "fit":
+            own.note_changes(files.state)
         if mode == "predict":
             outcome = prediction.predict(task, data, files, stdout, **options)
         else:

@@ -206,6 +206,7 @@ def _trained(checkpoint: dict[str, Any], setting: str, dtype: torch.dtype = torc
     resume.check_same(checkpoint, task.origin, ("data",), setting)
     task.to(dtype)
     resume.load_weights(task, checkpoint, setting)
+    own.note_changes(checkpoint)
     return task.eval(), data
 
 

@@ -5,12 +5,14 @@ started, unless that is a checkout's. Names are looked for in it first, so a fil
 by mistake.
 """
 
+import hashlib
 import os
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -81,6 +83,33 @@ def use(place: str | Path) -> None:
     """Make a folder the user's from now on, also of modules that lie beside it. Raises UserError as `choose` does."""
     _name(str(Path(place).expanduser()), "config_dir=")
     choose([])
+
+
+def modules() -> dict[str, str]:
+    """The user's modules that were imported, by file, with a hash of each: those that lie beside the folder."""
+    if (own := folder()) is None:
+        return {}
+    root, versions = own.resolve().parent, {}
+    others = [OURS.parent, *map(Path, (sys.prefix, sys.base_prefix))]  # a home folder may hold them too
+    files = {Path(file) for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
+    for file in sorted(files):
+        is_own = file.is_relative_to(root) and not any(map(file.is_relative_to, others))
+        if is_own and file.suffix == ".py" and file.exists():
+            name = file.relative_to(root).as_posix()
+            versions[name] = f"sha256 {hashlib.sha256(file.read_bytes()).hexdigest()[:12]}"
+    return versions
+
+
+def note_changes(checkpoint: Mapping[str, Any]) -> None:
+    """Say on standard error which of the user's modules are others than those that trained a checkpoint."""
+    code = checkpoint.get("code")  # which those from before lack
+    trained = (code[-1]["versions"] or {}) if code else {}
+    for name, version in modules().items():
+        if name in trained and trained[name] != version:
+            print(
+                f"note: {name} is another file ({version}) than the one this checkpoint was trained with "
+                f"({trained[name]}), so its numbers and answers may be others.", file=sys.stderr,
+            )  # fmt: skip
 
 
 def _name(place: str, key: str) -> None:

@@ -38,15 +38,16 @@ def on_versions(runs: Sequence[Sequence[Version]], what: str = "runs") -> list[s
     return notes
 
 
-def on_packages(records: Iterable[Record]) -> list[str]:
-    """What a reader has to know of the packages that the runs used: those of which there are several versions."""
+def on_packages(records: Iterable[Record], what: str = "runs") -> list[str]:
+    """What a reader has to know of the packages, and of the user's own modules, that the runs used: of which there are
+    several versions."""
     of: dict[str, set[str]] = defaultdict(set)
     for record in records:
         for part in _parts(record):
             for name, version in part.get("versions", {}).items():
                 of[name].add(str(version))
     listed = "; ".join(f"{name} {', '.join(sorted(each, key=in_parts))}" for name, each in of.items() if len(each) > 1)
-    return [f"The runs are of several versions of {listed}."] if listed else []
+    return [f"The {what} are of several versions of {listed}."] if listed else []
 
 
 def cuts(record: Record) -> dict[str, Any]:

@@ -71,10 +71,10 @@ def commit() -> tuple[str | None, bool | None]:
         return None, None
 
 
-def code() -> dict[str, Any]:
-    """The version of the code that runs, for `Origin.code`."""
+def code(modules: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The version of the code that runs, for `Origin.code`. modules: of the user, which count as packages do."""
     sha, dirty = commit()
-    return {"commit": sha, "dirty": dirty, "versions": versions()}
+    return {"commit": sha, "dirty": dirty, "versions": versions() | dict(modules or {})}
 
 
 def versions() -> dict[str, str]:

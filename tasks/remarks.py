@@ -37,6 +37,8 @@ def remarks(task: Task, record: Mapping[str, Any], history: Sequence[Mapping[str
         balance = "class_weights" in module and task.class_weights != "balanced"
         has_encoder = record["config"]["encoder"] is not None
         lines += on_classes(task.classes, task.confusion["test"], remedies, balance, longer, has_encoder)
+        if has_encoder and lines and lines[0].startswith(LITTLE):
+            lines += on_own_encoder(record["config"]["encoder"])
     auc, edges = record["metrics"].get("test/auc"), record["data"]["counts"].get("test", {}).get("edges")
     if auc is not None and edges and (line := on_auc(auc, edges, longer)):
         lines.append(line)
@@ -48,6 +50,14 @@ def remarks(task: Task, record: Mapping[str, Any], history: Sequence[Mapping[str
     lines += on_limits(record["config"]["trainer"], record["metrics"])
     lines += on_curvature(record["config"]["geometry"])
     return lines + task.remarks()
+
+
+def on_own_encoder(encoder: Mapping[str, Any]) -> list[str]:
+    """How to see whether an encoder of the user's own leaves its space. encoder: of a configuration."""
+    target = str(encoder["_target_"])
+    if target.startswith("hyperbolic."):
+        return []
+    return [f"check_points=true says whether what {target} returns are points of its space."]
 
 
 def on_limits(trainer: Mapping[str, Any], metrics: Mapping[str, float]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 from scipy.stats import rankdata
 
 from tasks.comparison_labels import ABSENT
-from tasks.comparison_notes import on_versions
+from tasks.comparison_notes import on_packages, on_versions
 from tasks.comparison_table import Grid, as_markdown, number
 from tasks.errors import UserError, readable
 from tasks.folders import whole_file, write_table
@@ -31,7 +31,7 @@ FEWEST = 8  # trials that importance is measured of
 @dataclass(frozen=True)
 class Trial:
     """A training of a search. settings: words of the command line, by key. value: of the selecting metric, None unless
-    it is complete, at the end of `epoch`. folder: of its run, in that of the search."""
+    it is complete, at the end of `epoch`. folder: of its run, in that of the search. modules: the user's own."""
 
     number: int
     settings: dict[str, str]
@@ -44,6 +44,7 @@ class Trial:
     wall_s: float | None = None
     reason: str | None = None
     dirty: bool | None = None
+    modules: dict[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,14 @@ def outcome(folder: Path, number: int, settings: dict[str, str], metric: str) ->
     return Trial(
         number, settings, COMPLETE if is_number else DIVERGED, folder.name, number_or_none,
         epoch, record.get("seed"), record.get("commit"), wall_s,
-        reason=None if is_number else f"it has no {metric}", dirty=record.get("dirty"),
+        reason=None if is_number else f"it has no {metric}", dirty=record.get("dirty"), modules=_modules(record),
     )  # fmt: skip
+
+
+def _modules(record: Mapping[str, Any]) -> dict[str, str] | None:
+    versions = record.get("versions")
+    named = versions.items() if isinstance(versions, dict) else ()
+    return {str(name): str(version) for name, version in named if str(name).endswith(".py")} or None
 
 
 def overrides(folder: Path) -> list[str] | None:
@@ -164,6 +171,7 @@ def _check(search: Search) -> None:
     nodes, numbers = [search.identity, search.identity.get("space", {}), search.best], [search.seed, search.n_trials]
     for trial in search.trials:
         texts += [trial.folder, *trial.settings, *trial.settings.values()]
+        texts += [*(trial.modules or {}), *(trial.modules or {}).values()]
         nodes.append(trial.settings)
         numbers.append(trial.number)
         for size in (trial.value, trial.epoch, trial.wall_s):
@@ -212,6 +220,7 @@ def grid(search: Search) -> Grid:
     if any(key not in trial.settings for trial in search.trials for key in keys):
         notes.append(f"{ABSENT}: the setting is that of the task (as in trial 0), or it does not count.")
     notes += on_versions([[(t.commit, bool(t.dirty))] for t in search.trials if t.commit], "trials")
+    notes += on_packages(({"versions": t.modules or {}} for t in search.trials), "trials")
     if weights := importance(search):
         listed = ", ".join(f"{key} {value:.2f}" for key, value in weights.items() if value >= 0.005) or "none above 0"
         notes.append(f"Importance, as the share of the variance of ranks that a setting explains (epsilon²): {listed}.")

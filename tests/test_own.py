@@ -1,6 +1,8 @@
 """A user's own folder of configurations, and --help, which shows it."""
 
+import contextlib
 import importlib
+import io
 import os
 import subprocess
 import sys
@@ -11,7 +13,7 @@ from hydra.core.singleton import Singleton
 from configs import composing, overview, own
 from configs.build import restore
 from tasks.errors import UserError
-from tests.cli import ROOT, call
+from tests.cli import QUIET, ROOT, SHORT, call, places, short
 from tests.configurations import CONFIGS, EXPERIMENTS, checked
 
 
@@ -201,6 +203,35 @@ def test_an_own_class_that_cannot_be_used_is_named_with_the_reason(folder, modul
     with pytest.raises(UserError, match=rf"encoder\._target_=own_broken\.Bag cannot be used: ({message})\.$"):
         checked("task=prefix_toy", "encoder=mine")
     assert not caplog.records
+
+
+@pytest.mark.long
+def test_another_version_of_an_own_class_is_noted(folder, tmp_path):
+    """In the record, by a test and predictions of the model, in a search whose trials had both, and where runs are
+    compared; the commit of this project is that of both."""
+    module = folder.parent / "own_versions.py"
+    module.write_text("from hyperbolic.encoders.rnn import RecurrentEncoder\n")
+    gru = (CONFIGS / "encoder" / "gru.yaml").read_text(encoding="utf-8")
+    (folder / "encoder" / "mine.yaml").write_text(gru.replace("hyperbolic.encoders.rnn", "own_versions"))
+    run = short(tmp_path, "encoder=mine")
+    assert run.code == 0, run.err
+    first = run.record["versions"]["own_versions.py"]
+    assert first.startswith("sha256 ")
+    tests = ("mode=test", f"checkpoint={run.record_path.parent}", *QUIET, *places(tmp_path))
+    assert "another file" not in call(*tests).err
+    search = ("-m", "sweep=lr", "task=prefix_toy", "encoder=mine", "trainer.max_epochs=1", *QUIET, *SHORT, *places(tmp_path))
+    assert call(*search, "hydra.sweeper.n_trials=1").code == 0
+    module.write_text("from hyperbolic.encoders.rnn import RecurrentEncoder\n\nedited = True\n")
+    tested = call(*tests)
+    second = tested.record["versions"]["own_versions.py"]
+    note = f"note: own_versions.py is another file ({second}) than the one this checkpoint was trained with ({first})"
+    assert second != first
+    assert note in tested.err
+    with contextlib.redirect_stderr(io.StringIO()) as err:
+        restore(run.record_path.parent, "run", folder)
+    assert note in err.getvalue()
+    more = call(*search, "hydra.sweeper.n_trials=2")
+    assert f"The trials are of several versions of own_versions.py {', '.join(sorted([first, second]))}" in more.out
 
 
 def test_a_setting_that_an_own_class_does_not_take_names_the_class(folder):

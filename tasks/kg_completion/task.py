@@ -98,11 +98,12 @@ class LinkPredictionTask(Task):
             loss = losses.mean(F.cross_entropy(self.model(h, r), batch["t"], reduction="none"), weights)
         else:
             loss = self._negative_loss(self._negative_scores(h, r, batch["t"], negatives), negatives, weights)
-        sums = {"examples": len(h), "loss": loss.detach() * len(h)}
+        weight = len(h) if weights is None else float(weights.sum())
+        sums = {"examples": len(h), "weight": weight, "loss": loss.detach() * weight}
         if self.options.regulariser:
             factors = self.model.scorer.factors(h, r, batch["t"])
             loss = loss + self.options.regulariser * losses.power(factors, self.options.exponent, weights)
-        return Step(loss, sums, None if weights is None else float(weights.sum()))
+        return Step(loss, sums, None if weights is None else weight)
 
     def _weights(self, h: Tensor, r: Tensor, t: Tensor) -> Tensor:
         """RotatE's weights (B,) of triples, see `LinkPredictionOptions`."""
@@ -172,7 +173,7 @@ class LinkPredictionTask(Task):
 
     def summary(self, sums: dict[str, Any]) -> dict[str, float]:
         if "ranks" not in sums:
-            return {"loss": sums["loss"] / sums["examples"]}
+            return {"loss": sums["loss"] / sums["weight"]}
         self.by_relation = ranks = sums["ranks"]
         parts = {"": ranks, "tail/": ranks[: self.n], "head/": ranks[self.n :]}
         for name in CATEGORIES:

@@ -3,7 +3,17 @@
 import pytest
 import torch
 
-from tasks.remarks import is_perfect, on_auc, on_bleu, on_classes, on_curvature, on_limits, on_selection, trend
+from tasks.remarks import (
+    is_perfect,
+    on_auc,
+    on_bleu,
+    on_classes,
+    on_curvature,
+    on_limits,
+    on_own_encoder,
+    on_selection,
+    trend,
+)
 from tests.cli import SHORT, toy
 
 CLASSES = ("entailment", "neutral", "contradiction")
@@ -11,6 +21,12 @@ CLASSES = ("entailment", "neutral", "contradiction")
 
 def table(*rows: list[int]) -> torch.Tensor:
     return torch.tensor(rows, dtype=torch.float64)
+
+
+def test_an_encoder_of_ones_own_that_learns_little_may_leave_its_space():
+    assert on_own_encoder({"_target_": "hyperbolic.encoders.rnn.RecurrentEncoder"}) == []
+    (line,) = on_own_encoder({"_target_": "mine.Encoder"})
+    assert line == "check_points=true says whether what mine.Encoder returns are points of its space."
 
 
 def test_an_accuracy_beside_the_largest_class_and_a_class_that_is_never_predicted_are_said():
