@@ -179,8 +179,14 @@ class Finished(Exception):
 def check_unfinished(checkpoint: dict[str, Any], max_epochs: int | None, max_steps: int, setting: str) -> None:
     """Raise Finished where there is nothing left to do, UserError where there is no state to go on from."""
     file = checkpoint["file"]
-    if not checkpoint.get("optimizer_states"):
+    if "optimizer_states" not in checkpoint:
         raise UserError(f"{setting}: {file} holds weights only; resume from {LAST} (this one suits mode=test).")
+    states = checkpoint["optimizer_states"]
+    if not isinstance(states, list) or not states or not all(isinstance(state, dict) for state in states):
+        raise UserError(
+            f"{setting}: the state of the training in {file} is damaged (it has none of an optimiser). Resume from "
+            "another checkpoint, or train again."
+        )
     if (reason := finished(checkpoint, max_epochs, max_steps)) and record_of(checkpoint).exists():
         further = "raise trainer.max_epochs or trainer.max_steps"
         if (schedule := checkpoint["config"]["optim"].get("schedule")) in FALLING:

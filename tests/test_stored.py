@@ -141,6 +141,7 @@ OFTEN = {  # tested by the default suite, one of each kind
     ("key", "value"),
     [
         ("loops", 3), ("loops", {}), ("callbacks", 3), ("optimizer_states", [{"state": 1}]), ("global_step", "x"),
+        ("optimizer_states", [torch.ones(3, 4)]), ("optimizer_states", []),
         ("processes", 5), ("processes", [{"sums": {}, "random": {"torch": 5}}]),
         ("processes", [{"sums": {"loss": None}, "random": {}}]), ("processes", [{"sums": {"examples": math.inf}, "random": {}}]),
         ("metrics", {"val/" + "x" * 200: 1.0}), ("metrics", {"val/\x1b[31m": 1.0}), ("metrics", {"val/loss": "x"}), ("data", {"words": 1}),
