@@ -73,6 +73,7 @@ def test_a_command_with_a_compared_encoder_of_graphs_trains_as_the_tables_do(com
     assert checked(*words, "optim=graph")["optim"]["decoupled"]  # words on the command line win
 
 
+@pytest.mark.long
 def test_hybonet_of_graphs_trains_as_the_tables_do():
     assert checked("task=cora_nc")["optim"] == checked("experiment=hybonet_graph_hybonet", "task=cora_nc")["optim"]
     assert checked("task=cora_nc")["optim"] == checked("task=cora_nc", "optim=graph")["optim"]

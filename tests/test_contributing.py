@@ -341,6 +341,7 @@ module: {_target_: mine_task.task.ReviewTask, select: val/macro_f1, select_mode:
     assert {path.name for path in newest.glob("*.csv")} >= {"classes.csv", "confusion.csv"}
 
 
+@pytest.mark.long
 def test_a_table_of_twenty_cells_is_a_file_and_one_for_each_of_its_two_models(outside, tmp_path, monkeypatch, capsys):
     hyperbolic, table = blocks("Add a table")
     hyperbolic = hyperbolic.replace("override /task: prefix10", "override /task: prefix_toy")

@@ -212,6 +212,7 @@ def test_translations_follow_table_11_or_the_programs_scripts(task, size, fideli
     assert values["trainer"]["max_steps"] == (40_000 if iwslt else 200_000)
 
 
+@pytest.mark.long
 def test_translations_have_a_nearly_flat_ball():
     """With c = 1 points of HNN++'s Transformer, which has no norms, run to the boundary."""
     assert experiment("hybonet_translation_poincare_pp")["geometry"]["c"] == 0.01
@@ -220,6 +221,7 @@ def test_translations_have_a_nearly_flat_ball():
     assert checked("task=prefix_toy", "geometry=poincare_pp")["geometry"]["c"] == 1.0
 
 
+@pytest.mark.long
 def test_the_experiments_on_multi30k_have_one_budget():
     """They differ in the geometry and in the learning rate, which is chosen on the dev split."""
     values = [experiment(name) for name in TRANSLATION if name.startswith("hybonet_multi30k_")]

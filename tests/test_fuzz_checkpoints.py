@@ -84,6 +84,7 @@ def told_in_one_paragraph(result: Result, run: Path) -> None:
     assert not (run / "predictions.jsonl").exists()
 
 
+@pytest.mark.long
 def test_a_checkpoint_without_metrics_is_refused(finished, tmp_path):
     """On all three ways; a run that went on from one ended with a traceback."""
     folder, states = finished
@@ -150,6 +151,7 @@ def test_attributes_of_a_tensor_are_left_in_the_file(finished, tmp_path):
     assert call("mode=test", f"checkpoint={tmp_path}", *QUIET, *places(folder)).code == 0
 
 
+@pytest.mark.long
 def test_lists_that_are_shared_are_gone_through_once(finished, tmp_path):
     """Each of 60 holds the next one twice: as many values as no time is enough for."""
     folder, states = finished

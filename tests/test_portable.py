@@ -226,6 +226,7 @@ def test_a_test_writes_a_line_for_each_example_that_its_metric_follows_from(task
         assert score(lines) == pytest.approx(result.record["metrics"][f"test/{name}"], abs=1e-4)
 
 
+@pytest.mark.long
 def test_predictions_of_a_test_go_to_a_file_that_can_be_written(runs, tmp_path):
     folder, best = runs.of("kg_completion_toy")
     for output, said in (("-", "name a file"), (f"{tmp_path}/none/test.jsonl", "cannot be written")):
@@ -367,6 +368,7 @@ def test_a_task_without_test_examples_is_refused_before_the_test(runs, tmp_path,
     assert not (tmp_path / "out.jsonl").exists()
 
 
+@pytest.mark.long
 def test_predictions_of_a_test_are_made_where_it_was_tested(runs, tmp_path):
     """Lightning takes the weights off a GPU when a test ends."""
     task, data = restore(runs.of("nli_toy")[1], "the model")

@@ -142,6 +142,7 @@ def test_a_command_that_is_given_again_when_its_run_went_on_and_finished_does_no
     assert len(list(tmp_path.glob("out/[!.]*/*"))) == 2
 
 
+@pytest.mark.long
 def test_resuming_starts_anew_where_no_run_has_the_same_settings(finished, tmp_path):
     folder, _ = finished
     result = short(folder, "trainer.resume=auto", "seed=77", "trainer.max_epochs=1")
@@ -234,6 +235,7 @@ def test_a_run_of_two_processes_goes_on_in_one_with_the_metrics_of_both(tmp_path
     assert resumed.record["metrics"] == pytest.approx(uninterrupted.record["metrics"])
 
 
+@pytest.mark.long
 def test_a_run_that_goes_on_and_is_interrupted_at_once_names_the_checkpoint_it_came_from(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         signalled(patch, PrefixTask, 2, "SIGINT")

@@ -153,6 +153,7 @@ def test_points_are_looked_at_as_steps_grow_by_half_before_and_after_an_interrup
     assert same_end(whole, again)
 
 
+@pytest.mark.long
 def test_a_run_that_its_patience_ends_says_so(tmp_path):
     result = short(tmp_path, "trainer.patience=2", "optim.lr=0")
     line = "training ended in epoch 3: val/accuracy was not better in 2 validations (trainer.patience=2)\n"

@@ -21,7 +21,7 @@ def write_graph(folder: Path, last: dict[str, str]) -> tuple[str, ...]:
     return "task=kg", f"data.dir={folder}", "optim.schedule=constant", *QUIET, *places(folder.parent)
 
 
-@pytest.mark.parametrize("split", ["train", "dev", "test"])
+@pytest.mark.parametrize("split", ["train", pytest.param("dev", marks=pytest.mark.long), pytest.param("test", marks=pytest.mark.long)])
 def test_a_run_does_not_go_on_with_other_data(tmp_path, split):
     """The files have the same entities and relations as before, in other triples."""
     words = write_graph(tmp_path / "graph", {})

@@ -120,6 +120,7 @@ def test_a_trial_that_failed_and_is_repeated_has_the_value_of_the_repetition(tmp
     assert [trial.value for trial in again.study.trials] == [0.7]
 
 
+@pytest.mark.long
 def test_the_median_rule_prunes(tmp_path, optuna):
     """Five trials whose validations are known, and one that is behind from its third one on."""
     from configs import samplers

@@ -32,10 +32,10 @@ def printed(name: str, *words: str, **environment: str) -> object:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("kind", [pytest.param("rnn", marks=pytest.mark.long), "gru"])
-def test_in_the_interpreter_as_exact_as_the_plain_loop(kind):
+@pytest.mark.parametrize("words", [*(pytest.param((kind,), marks=pytest.mark.long) for kind in ("rnn", "gru")), ("gru", "few")])
+def test_in_the_interpreter_as_exact_as_the_plain_loop(words):
     """Near the origin, in the middle and near the boundary; and few launches, whatever the number of steps."""
-    results = printed("recurrent_interpreted.py", kind, TRITON_INTERPRET="1")[kind]
+    results = printed("recurrent_interpreted.py", *words, TRITON_INTERPRET="1")
     launches = results.pop("launches")
     assert len(launches) + 2 <= 8, launches  # and the two loops
     for name, errors in results.items():

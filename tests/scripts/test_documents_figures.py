@@ -69,6 +69,7 @@ def test_points_are_the_models(hype_han):
     assert fewer.parts[1].texts == sentences.texts
 
 
+@pytest.mark.long
 def test_texts_are_those_of_the_largest_factors(hype_han):
     row = documents.levels(load(read_run(hype_han)), 10)
     part, sentences = row.parts[1], documents.choose(row)

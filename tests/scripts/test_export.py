@@ -117,6 +117,7 @@ def test_names_go_with_their_points(run, tmp_path):
     assert float(manifold.c) == 0.5, "the run's own"
 
 
+@pytest.mark.long
 def test_relations_of_a_reciprocal_are_named(run, tmp_path):
     file = tmp_path / "relations.tsv"
     assert command(run, "--format", "tsv", "--what", "relations", "--model", "klein", "--out", file) == 0

@@ -168,6 +168,7 @@ def variant(copied, name, **settings):
     return folder
 
 
+@pytest.mark.long
 def test_runs_of_one_name_have_titles_with_the_settings_that_differ(copied, euclidean, tmp_path, capsys):
     runs = [variant(copied, "a", max_epochs=7), variant(copied, "b", patience=9), euclidean]
     assert [run.title for run in read_runs(runs)] == [

@@ -128,6 +128,7 @@ def test_one_run_stands_in_all_tables_that_have_it():
     assert {(cell.table, cell.row) for cell in cells} == {(table, "HY BASE") for table in tables}
 
 
+@pytest.mark.long
 def test_a_record_from_before_an_experiment_was_renamed_counts():
     """A record by the name of an experiment that is gone; the settings say where it belongs."""
     name = "hnn_subtree-root=worker.n.01-geometry=poincare-classifier=euclidean-dim=5-seed1-*.json"

@@ -57,6 +57,7 @@ def test_words_do_not_overlap():
     assert np.diff(places).tolist() == [1.5 + 6 + 2, 6 + 1.5 + 2, 1.5 + 3 + 2]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("label", ["0", "13", "first"])
 def test_a_sentence_that_is_not_there_is_named(run, label):
     with pytest.raises(UserError, match=f"--labels: '{label}' is no number of a sentence of test, from 1 to 12"):

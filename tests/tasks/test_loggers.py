@@ -43,6 +43,7 @@ def test_another_mode_is_refused():
         loggers.wandb_logger("here", "hyperbolic", "sometimes")
 
 
+@pytest.mark.long
 def test_several_are_chosen_by_their_names_and_each_has_its_settings():
     assert list(checked("logger=[csv,wandb]", "logger.wandb.project=mine")["logger"]) == ["csv", "wandb"]
     assert checked("logger=wandb", "logger.wandb.project=mine")["logger"]["wandb"]["project"] == "mine"

@@ -211,6 +211,7 @@ def test_a_checkpoint_settles_what_is_open_without_the_data(tmp_path, run_folder
     assert "is of task=kg, not of task=nli" in call(*words, *QUIET, *places(tmp_path)).err
 
 
+@pytest.mark.long
 def test_a_test_takes_the_settings_of_its_checkpoint(tmp_path, run_folder, family):
     result = call("mode=test", "task=kg", f"checkpoint={run_folder}", f"data.dir={family}", *QUIET, *places(tmp_path))
     assert result.code == 0, result.err

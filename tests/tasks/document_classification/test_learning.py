@@ -36,6 +36,7 @@ def test_it_is_learnt_in_each_geometry(tmp_path, geometry):
     assert result.record["metrics"]["test/accuracy"] >= BAG + MARGIN
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["hype_han_arxiv_han", "hype_han_arxiv_hype_han"])
 def test_states_of_the_study_of_abstracts_have_three_dimensions(name):
     values = checked(f"experiment={name}")

@@ -87,6 +87,7 @@ def test_other_files_are_read_line_by_line(tmp_path, name, text):
     assert read_query_table(tmp_path / name, NODES, ENDS, FORMS) is None
 
 
+@pytest.mark.long
 def test_predictions_hand_on_the_other_columns(tmp_path):
     write(tmp_path / "mine", edges=tree(40))
     result = start(tmp_path, "graph", f"data.dir={tmp_path}/mine")

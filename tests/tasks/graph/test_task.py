@@ -81,6 +81,7 @@ def test_part_of_an_evaluation_has_both_kinds_of_pairs_or_is_refused(tmp_path, l
     assert limit > 1 or "The evaluation of 1 pairs has only edges" in result.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("task", "changes"),
     [

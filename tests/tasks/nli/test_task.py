@@ -41,6 +41,7 @@ def predicted(trained, tmp_path, text: str, *words: str) -> Result:
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_predictions_have_probabilities_and_the_weights_of_the_premise(trained, tmp_path):
     text = "The old dog follows the car.\ta vehicle meets a snail.\n"
     text += json.dumps({"premise": "A horse.", "hypothesis": "an animal meets a vehicle because it is late."}) + "\n"

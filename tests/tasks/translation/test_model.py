@@ -75,6 +75,7 @@ def test_each_component_may_have_another_geometry(part):
     assert {name for name, kind in kinds.items() if kind == "Euclidean"} == {flat}
 
 
+@pytest.mark.long
 def test_the_released_program_starts_its_output_at_the_embedding():
     words = ("geometry=lorentz", "fidelity=code")
     network = model(*words)

@@ -70,6 +70,7 @@ def test_bleu_of_the_test_is_sacrebleus_of_its_texts(trained, pairs):
     assert 0 < record["metrics"]["val/bleu"] <= 100
 
 
+@pytest.mark.long
 def test_the_points_of_pieces_are_exported_by_name(folder, trained, capsys):
     for kind, first in (("source_pieces", "w"), ("target_pieces", "W")):
         file = folder / f"{kind}.tsv"
@@ -86,6 +87,7 @@ def test_the_points_of_pieces_are_exported_by_name(folder, trained, capsys):
         torch.testing.assert_close(written, weight[4:])
 
 
+@pytest.mark.long
 def test_references_and_sources_stand_beside_the_translations(tmp_path):
     """Also where a pair of the test has an empty side, which is left out."""
     changes = {"test_en": ["a dog", "", "here runs\ra cat !", "a cat"], "test_de": ["ein hund", "x", "hier läuft", ""]}
