@@ -1,7 +1,8 @@
 """Runs the Triton kernels of recurrent sequences in Triton's interpreter and prints, as JSON, how far they are from float64.
 
-For each case (of an argument more, the first ones) the errors of states and gradients, in units of their largest number, and those of the plain loop in float32;
-and the operations that a pass launches. A program of its own, as Triton is told by the environment, TRITON_INTERPRET=1.
+For each case, or with one more argument the first of them, the errors of states and gradients, in units of their
+largest number, and those of the plain loop in float32; and the operations that a pass launches. A program of its own,
+as Triton is told by the environment, TRITON_INTERPRET=1.
 """
 
 import json
