@@ -19,7 +19,6 @@ if __name__ == "__main__":  # the imports take seconds, in which Ctrl-C and SIGT
 import hydra
 import pytorch_lightning as pl
 from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from configs import checks, choosing, matching, multirun, overview, own, samplers, stored, sweeper
@@ -53,13 +52,12 @@ def run(cfg: DictConfig) -> float | None:
         if passes_over and (earlier := record.finished(folder.parent, values, contents)):
             selection = report.pass_over("finished before, with the same settings and data", earlier, folder)
             return multirun.result(selection, earlier)
-        if mode != "predict" and job.mode == RunMode.RUN:
-            record.check_place(folder)
         code = [record.code(own.modules())]
         task.origin = stored.origin(cfg, values, data.identity, experiment, name, contents, code, auto)
         if mode != "fit":
-            own.note_changes(files.state)
+            record.check_place(folder)
         if mode == "predict":
+            own.note_changes(files.state)
             outcome = prediction.predict(task, data, files, stdout, **options)
         else:
             if mode == "fit" and options["resume"] not in (None, "auto"):  # may end here, without a logger
@@ -71,7 +69,8 @@ def run(cfg: DictConfig) -> float | None:
             with open_loggers([make(node, _partial_=True) for node in values["logger"].values()], folder) as loggers:
                 if mode == "test":
                     prediction.check_test(data, files)
-                    outcome = training.test(task, data, loggers, files.checkpoint, **options)
+                    own.note_changes(files.state)
+                    outcome = training.test(task, data, loggers, files.state, **options)
                     prediction.write_test(task, data, files, outcome, options["precision"])
                 else:
                     trial = {"tests": not samplers.is_trial(job), "prune": samplers.judge(job)}

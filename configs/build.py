@@ -206,7 +206,6 @@ def _trained(checkpoint: dict[str, Any], setting: str, dtype: torch.dtype = torc
     resume.check_same(checkpoint, task.origin, ("data",), setting)
     task.to(dtype)
     resume.load_weights(task, checkpoint, setting)
-    own.note_changes(checkpoint)
     return task.eval(), data
 
 
@@ -230,6 +229,7 @@ def rebuild(
             task, data = build(values, checkpoint if portable else None)
             task.origin = stored.origin(cfg, values, data.identity)
             task.vocabulary = checkpoint.get(vocabularies.KEY)
+            own.note_changes(checkpoint)
             return task, data
     except MISTAKES as error:
         raise UserError(f"The model of {file} cannot be built again: {paragraph(error)}") from error

@@ -21,7 +21,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, read_write
 
 from configs.build import MISTAKES
 from configs.composing import SEARCH
@@ -93,6 +93,13 @@ class Jobs(Callback):
         self.searches = False  # whether a sweeper chooses settings by results, which the test data must not tell it
         self.has_trials = False  # whether it is ours, which ranks them itself
         Jobs.latest = Jobs.latest or self
+
+    def on_run_start(self, config: DictConfig, **_: Any) -> None:
+        if any(word.lstrip("+").startswith("hydra.run.dir=") for word in config.hydra.overrides.hydra):
+            HydraConfig.instance().set_config(config)  # which the folder's name may ask
+            if (Path(config.hydra.run.dir) / "record.json").exists():  # the settings of the run that made it stay
+                with read_write(config.hydra):
+                    config.hydra.output_subdir = None
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         place = Path(config.hydra.sweep.dir)

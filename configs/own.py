@@ -5,6 +5,7 @@ started, unless that is a checkout's. Names are looked for in it first, so a fil
 by mistake.
 """
 
+import functools
 import hashlib
 import os
 import re
@@ -17,10 +18,12 @@ from typing import Any
 import yaml
 
 from tasks.errors import UserError
+from tasks.reading import brief
 
 VARIABLE = "HYPERBOLIC_CONFIGS"  # so that the other processes of a run have it, too
 OURS = Path(__file__).resolve().parent
 FLAGS = ("--config-dir", "-cd")
+INSTALLED = {"site-packages", "dist-packages"}  # folders of modules that are no user's own
 REPLACES = "# replaces"  # how a file begins that is to be taken instead of ours
 
 
@@ -89,26 +92,39 @@ def modules() -> dict[str, str]:
     """The user's modules that were imported, by file, with a hash of each: those that lie beside the folder."""
     if (own := folder()) is None:
         return {}
-    root, versions = own.resolve().parent, {}
-    others = [OURS.parent, *map(Path, (sys.prefix, sys.base_prefix))]  # a home folder may hold them too
-    files = {Path(file) for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
-    for file in sorted(files):
-        is_own = file.is_relative_to(root) and not any(map(file.is_relative_to, others))
-        if is_own and file.suffix == ".py" and file.exists():
-            name = file.relative_to(root).as_posix()
-            versions[name] = f"sha256 {hashlib.sha256(file.read_bytes()).hexdigest()[:12]}"
-    return versions
+    root = own.resolve().parent
+    # a home folder may hold these, and a checkout the user's folder
+    others = [place for place in (OURS.parent, Path(sys.prefix), Path(sys.base_prefix)) if place not in root.parents]
+    names = {file for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
+    files = {Path(name).resolve() for name in names if name.endswith(".py") and not INSTALLED & {*Path(name).parts}}
+    return {
+        file.relative_to(root).as_posix(): _version(file)
+        for file in sorted(files)
+        if file.is_relative_to(root) and not any(map(file.is_relative_to, others))
+    }
+
+
+@functools.cache
+def _version(file: Path) -> str:
+    """A hash of a module, made when it was first asked for: what is edited later is not what runs in this process."""
+    try:
+        return f"sha256 {hashlib.sha256(file.read_bytes()).hexdigest()[:12]}"
+    except OSError:
+        return "not there"
 
 
 def note_changes(checkpoint: Mapping[str, Any]) -> None:
-    """Say on standard error which of the user's modules are others than those that trained a checkpoint."""
-    code = checkpoint.get("code")  # which those from before lack
+    """Say on standard error, in the first process, which of the user's modules are others than those that trained a
+    checkpoint."""
+    from tasks.processes import is_first  # which imports PyTorch, that --help does without
+
+    code = checkpoint.get("code")  # which those from before, and old exports, lack
     trained = (code[-1]["versions"] or {}) if code else {}
     for name, version in modules().items():
-        if name in trained and trained[name] != version:
+        if name in trained and trained[name] != version and is_first():
             print(
-                f"note: {name} is another file ({version}) than the one this checkpoint was trained with "
-                f"({trained[name]}), so its numbers and answers may be others.", file=sys.stderr,
+                f"note: {name} is another file ({brief(version)}) than the one this checkpoint was trained with "
+                f"({brief(trained[name])}), so its numbers and answers may be others.", file=sys.stderr,
             )  # fmt: skip
 
 

@@ -44,7 +44,7 @@ def on_packages(records: Iterable[Record], what: str = "runs") -> list[str]:
     of: dict[str, set[str]] = defaultdict(set)
     for record in records:
         for part in _parts(record):
-            for name, version in part.get("versions", {}).items():
+            for name, version in (part.get("versions") or {}).items():
                 of[name].add(str(version))
     listed = "; ".join(f"{name} {', '.join(sorted(each, key=in_parts))}" for name, each in of.items() if len(each) > 1)
     return [f"The {what} are of several versions of {listed}."] if listed else []

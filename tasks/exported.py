@@ -34,7 +34,7 @@ WEIGHTS, POINTS, CONFIG, NAMES, CARD, SUMS = (
 )  # fmt: skip
 FILES = (WEIGHTS, POINTS, CONFIG, NAMES, CARD)
 VOCABULARY = ("vocabulary.safetensors", "vocabulary.json")  # of models that predict without their data
-KEPT = ("config", "data", "metrics", "experiment", "name")  # of a checkpoint, besides its weights
+KEPT = ("config", "data", "metrics", "experiment", "name", "code")  # of a checkpoint, besides its weights
 
 
 @dataclass(frozen=True, eq=False)

@@ -211,7 +211,9 @@ def answers(task: Task, data: TaskData, lines: Iterable[str]) -> Iterator[dict[s
 
 
 def check_test(data: TaskData, files: Files) -> None:
-    """Raise UserError where a test could not write its predictions: before it begins."""
+    """Raise UserError where a test has no checkpoint, or could not write its predictions: before it begins."""
+    if not files.checkpoint:
+        raise UserError("mode=test needs checkpoint=<run folder>, or a file in it.")
     files.check_output(to_file=True)
     if files.output is not None:
         data.test_inputs()  # is refused here; examples are read when they are asked for

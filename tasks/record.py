@@ -214,11 +214,11 @@ def build(config: dict[str, Any], overrides: list[str], data: TaskData, task: Ta
 
 
 def check_place(folder: Path) -> None:
-    """Raises UserError where a run came to its end in this folder, as in that of one hydra.run.dir for two runs."""
+    """Raises UserError where a run came to its end in this folder, as in one hydra.run.dir for two runs."""
     if (folder / "record.json").exists():
         raise UserError(
-            f"{folder} has the record of a run that came to its end, and its weights, which this one would overwrite. "
-            "Give it another hydra.run.dir, or none."
+            f"{folder} has the record of a run that came to its end, which this one would overwrite. Give it another "
+            "folder (hydra.run.dir, or hydra.sweep.dir of a multirun), or name none."
         )
 
 

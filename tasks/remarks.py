@@ -37,7 +37,7 @@ def remarks(task: Task, record: Mapping[str, Any], history: Sequence[Mapping[str
         balance = "class_weights" in module and task.class_weights != "balanced"
         has_encoder = record["config"]["encoder"] is not None
         lines += on_classes(task.classes, task.confusion["test"], remedies, balance, longer, has_encoder)
-        if has_encoder and lines and lines[0].startswith(LITTLE):
+        if has_encoder and lines and lines[0].startswith(LITTLE) and not record["config"].get("check_points"):
             lines += on_own_encoder(record["config"]["encoder"])
     auc, edges = record["metrics"].get("test/auc"), record["data"]["counts"].get("test", {}).get("edges")
     if auc is not None and edges and (line := on_auc(auc, edges, longer)):

@@ -13,7 +13,7 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from hyperbolic.diagnostics import NonFiniteError
-from tasks import processes
+from tasks import processes, record
 from tasks import resume as resuming
 from tasks.base import Task, TaskData
 from tasks.checkpoints import BEFORE, BEST, LAST, Checkpoints, History, Patience
@@ -65,6 +65,8 @@ def fit(
     checkpoint = None
     if options.resume is not None:
         checkpoint = resuming.checkpoint_to_continue(options.resume, folder.parent, task.origin, *ends)
+    if checkpoint is None or checkpoint["file"].absolute().parent.parent.resolve() != folder.resolve():
+        record.check_place(folder)
     task.vocabulary = pack(data)
     states = folder / "checkpoints"
     states.mkdir(parents=True, exist_ok=True)
@@ -177,7 +179,7 @@ def test(
     task: Task,
     data: TaskData,
     loggers: list[Logger],
-    checkpoint: str | None,
+    state: dict[str, Any],
     *,
     kernels: str,
     threads: int | None,
@@ -185,17 +187,12 @@ def test(
     limit_test_batches: int | float,
     **options: Any,
 ) -> Outcome:
-    """Test the state of a checkpoint. `options` may hold what `fit` takes; only the hardware's part is used.
-
-    Raises UserError where there is no checkpoint, or it does not fit the task.
-    """
-    if not checkpoint:
-        raise UserError("mode=test needs checkpoint=<run folder>, or a file in it.")
+    """Test the state of a checkpoint, as `tasks.resume.read` gives it. `options` may hold what `fit` takes; only the
+    hardware's part is used. Raises UserError where it does not fit the task."""
     more_than_0("limit_test_batches", limit_test_batches)
     choose_threads(threads)
     choose_kernels(kernels)
-    setting = f"checkpoint={checkpoint}"
-    state = resuming.read(Path(checkpoint), setting)
+    setting = f"checkpoint={state['file']}"
     resuming.check_same(state, task.origin, TESTED, setting)
     resuming.say_other_data(state, task.origin)
     task.to(resuming.dtype_of(options.get("precision")))  # or float64 weights would be rounded

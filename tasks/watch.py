@@ -139,8 +139,8 @@ class Diagnostics(Callback):
     """At a validation: how far points are from the origin, how many are clamped, how far off the manifold, what c is.
 
     Logged as diagnostics/<name>/<statistic>, for every manifold parameter and for `Task.points`; c where it is learned.
-    A validation soon after one that was looked at is left out, as a look takes as long as a step of a small model: as
-    long as the steps have not grown by half, and within 20 of them.
+    A validation soon after one that was looked at is left out, as a look takes as long as a step of a small model: the
+    next look comes after half as many further steps as there were, at most 20.
     """
 
     def __init__(self) -> None:

@@ -205,8 +205,28 @@ def test_an_own_class_that_cannot_be_used_is_named_with_the_reason(folder, modul
     assert not caplog.records
 
 
+def test_modules_beside_the_folder_are_versions_of_the_code(folder, monkeypatch, capsys):
+    """Not those of installed packages below it, nor what was edited after it was imported."""
+    installed = folder.parent / "lib" / "site-packages"
+    installed.mkdir(parents=True)
+    for place, name in ((folder.parent, "own_hashed"), (installed, "own_installed")):
+        (place / f"{name}.py").write_text("")
+        monkeypatch.syspath_prepend(str(place))
+        monkeypatch.setitem(sys.modules, name, importlib.import_module(name))
+    versions = own.modules()
+    assert versions.keys() == {"own_hashed.py"}
+    (folder.parent / "own_hashed.py").write_text("edited = True\n")
+    assert own.modules() == versions
+    own.note_changes({"code": [{"versions": versions}]})
+    own.note_changes({"code": [{"versions": None}]})
+    own.note_changes({})
+    assert capsys.readouterr().err == ""
+    own.note_changes({"code": [{"versions": {"own_hashed.py": "sha256 0"}}]})
+    assert "note: own_hashed.py is another file ('sha256 e3b0c44298fc') than" in capsys.readouterr().err
+
+
 @pytest.mark.long
-def test_another_version_of_an_own_class_is_noted(folder, tmp_path):
+def test_another_version_of_an_own_class_is_noted(folder, tmp_path, monkeypatch):
     """In the record, by a test and predictions of the model, in a search whose trials had both, and where runs are
     compared; the commit of this project is that of both."""
     module = folder.parent / "own_versions.py"
@@ -222,9 +242,11 @@ def test_another_version_of_an_own_class_is_noted(folder, tmp_path):
     search = ("-m", "sweep=lr", "task=prefix_toy", "encoder=mine", "trainer.max_epochs=1", *QUIET, *SHORT, *places(tmp_path))
     assert call(*search, "hydra.sweeper.n_trials=1").code == 0
     module.write_text("from hyperbolic.encoders.rnn import RecurrentEncoder\n\nedited = True\n")
+    own._version.cache_clear()  # as in the process of another command
+    monkeypatch.delitem(sys.modules, "own_versions")
     tested = call(*tests)
     second = tested.record["versions"]["own_versions.py"]
-    note = f"note: own_versions.py is another file ({second}) than the one this checkpoint was trained with ({first})"
+    note = f"note: own_versions.py is another file ({second!r}) than the one this checkpoint was trained with ({first!r})"
     assert second != first
     assert note in tested.err
     with contextlib.redirect_stderr(io.StringIO()) as err:

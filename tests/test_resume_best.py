@@ -40,7 +40,6 @@ def test_the_validation_after_the_last_step_is_not_that_of_a_run_that_goes_on(tm
     assert longer.record["selection"] == {"metric": "val/accuracy", "mode": "max", "value": 0.5, "epoch": 1, "step": 4}
 
 
-@pytest.mark.long
 def test_the_best_state_is_the_same_whether_it_is_written_at_once_or_kept(tmp_path, scores):
     scores(0.5, 0.9, 0.4)
     assert same_end(*(short(tmp_path / s, f"trainer.checkpoint_every_s={s}") for s in ("0", "1000")))
@@ -140,7 +139,6 @@ def test_patience_that_ends_before_the_least_epochs_stops_within_a_step_and_goes
     assert "stopped early, by its trainer.patience); to train it further, begin anew, with a larger" in again.out
 
 
-@pytest.mark.long
 def test_points_are_looked_at_as_steps_grow_by_half_before_and_after_an_interruption(tmp_path):
     words = ("trainer.limit_train_batches=1",)
     whole = short(tmp_path / "whole", *words, "trainer.max_epochs=10")

@@ -89,13 +89,20 @@ def test_the_history_has_a_row_for_each_epoch(finished):
 def test_the_folder_of_a_run_that_came_to_its_end_is_no_place_for_another(finished):
     """One hydra.run.dir for two commands; the same command, given again by a cluster, finds its run there."""
     folder, result = finished
-    home, before = result.record_path.parent, result.record_path.read_bytes()
-    again = short(folder, f"hydra.run.dir={home}", "logger=csv", "seed=6")
-    assert again.code == 1
-    assert "which this one would overwrite. Give it another hydra.run.dir, or none." in again.err
-    assert again.err.count("\n") == 1
-    assert result.record_path.read_bytes() == before
-    assert short(folder, f"hydra.run.dir={home}", "logger=csv", "seed=5", "skip_finished=true").record_path == result.record_path
+    home = result.record_path.parent
+    files = [file for file in home.rglob("*") if file.is_file() and file.suffix != ".log"]
+    before = [file.read_bytes() for file in files]
+    place = f"hydra.run.dir={home}"
+    for words in (("seed=6",), ("mode=test", f"checkpoint={home}")):
+        again = short(folder, place, "logger=csv", *words)
+        assert again.code == 1
+        assert "which this one would overwrite. Give it another folder" in again.err
+        assert again.err.count("\n") == 1
+    assert short(folder, place, "logger=csv", "seed=5", "skip_finished=true").record_path == result.record_path
+    resumed = short(folder, place, "logger=csv", "seed=5", f"trainer.resume={home}")
+    assert (resumed.code, resumed.record_path) == (0, result.record_path)
+    assert "finished before" in resumed.out
+    assert [file.read_bytes() for file in files] == before
 
 
 def test_the_same_seed_gives_the_same_numbers(finished, tmp_path):
@@ -197,7 +204,6 @@ def test_without_validation_the_last_state_is_tested(tmp_path):
     assert "test/accuracy" in result.record["metrics"]
 
 
-@pytest.mark.long
 def test_of_epochs_that_are_equally_good_the_one_with_the_lowest_loss_is_tested(tmp_path):
     """As with few examples in dev."""
     words = ("task=nli_toy", "task.data.sizes={dev: 4, train: 500}", "trainer.max_epochs=12")

@@ -218,7 +218,6 @@ def test_a_search_without_m(tmp_path):
     assert "sweep=lr is a search, which -m starts" in result.err
 
 
-@pytest.mark.long
 def test_two_searches_in_one_folder(searched):
     import fcntl
 

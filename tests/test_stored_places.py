@@ -83,7 +83,6 @@ def test_a_checkpoint_does_not_say_where_caches_are(tmp_path, monkeypatch, cache
     assert (tmp_path / "out" / ".cache").exists()
 
 
-@pytest.mark.long
 def test_a_checkpoint_does_not_say_where_generated_pairs_are_kept(finished, tmp_path):
     """PREFIX calls its cache root."""
     checkpoint, elsewhere = torch.load(states(finished) / "best.ckpt"), tmp_path / "elsewhere"

@@ -99,7 +99,7 @@ class LinkPredictionTask(Task):
         else:
             loss = self._negative_loss(self._negative_scores(h, r, batch["t"], negatives), negatives, weights)
         weight = len(h) if weights is None else float(weights.sum())
-        sums = {"examples": len(h), "weight": weight, "loss": loss.detach() * weight}
+        sums = {"examples": len(h), "weight": weight, "weighted_loss": loss.detach() * weight}
         if self.options.regulariser:
             factors = self.model.scorer.factors(h, r, batch["t"])
             loss = loss + self.options.regulariser * losses.power(factors, self.options.exponent, weights)
@@ -173,7 +173,7 @@ class LinkPredictionTask(Task):
 
     def summary(self, sums: dict[str, Any]) -> dict[str, float]:
         if "ranks" not in sums:
-            return {"loss": sums["loss"] / sums["weight"]}
+            return {"loss": sums["weighted_loss"] / sums["weight"]}
         self.by_relation = ranks = sums["ranks"]
         parts = {"": ranks, "tail/": ranks[: self.n], "head/": ranks[self.n :]}
         for name in CATEGORIES:

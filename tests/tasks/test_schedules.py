@@ -117,7 +117,6 @@ def test_batches_count_by_their_items_where_a_step_says_how_many(weights, monkey
     assert any((unweighted[name] - whole[name]).abs().max() > 1e-6 for name in whole)
 
 
-@pytest.mark.long
 def test_a_step_of_fewer_batches_is_their_mean(weights):
     """The second step of three batches, two at a time, has one."""
     whole = weights(30, "task.data.batch_size=20")

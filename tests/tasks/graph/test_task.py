@@ -86,10 +86,7 @@ def test_part_of_an_evaluation_has_both_kinds_of_pairs_or_is_refused(tmp_path, l
     ("task", "changes"),
     [
         ("graph_toy", ("task.data.split_seed=1", "task.data.shares.test=0.3", "task.data.shares.dev=0.15")),
-        pytest.param(
-            "graph_nc_toy", ("task.data.split_seed=1", "task.data.shares.test=0.25", "task.data.shares.dev=0.15"),
-            marks=pytest.mark.long,
-        ),
+        ("graph_nc_toy", ("task.data.split_seed=1", "task.data.shares.test=0.25", "task.data.shares.dev=0.15")),
     ],
 )
 def test_other_splits_are_other_data(task, changes):

@@ -25,7 +25,6 @@ def linear_order(sentences) -> float:
 POINCARE = ("geometry=poincare", "task.model.distance=geodesic")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("words", [
     (), pytest.param(("geometry=euclidean",), marks=pytest.mark.long), pytest.param(POINCARE, marks=pytest.mark.slow),
 ])

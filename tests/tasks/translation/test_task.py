@@ -79,7 +79,7 @@ def learnt(tmp_path, geometry: str, translation: str, steps: int, *words: str) -
     return result.record["metrics"]["test/accuracy"]
 
 
-@pytest.mark.parametrize("geometry", [pytest.param("euclidean", marks=pytest.mark.slow), pytest.param("lorentz", marks=pytest.mark.long)])
+@pytest.mark.parametrize("geometry", [pytest.param("euclidean", marks=pytest.mark.slow), "lorentz"])
 def test_copies_are_learnt(tmp_path, geometry):
     assert learnt(tmp_path, geometry, "copy", 180) >= BLIND + MARGIN
 
