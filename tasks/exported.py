@@ -34,7 +34,7 @@ WEIGHTS, POINTS, CONFIG, NAMES, CARD, SUMS = (
 )  # fmt: skip
 FILES = (WEIGHTS, POINTS, CONFIG, NAMES, CARD)
 VOCABULARY = ("vocabulary.safetensors", "vocabulary.json")  # of models that predict without their data
-KEPT = ("config", "data", "metrics", "experiment", "name", "code")  # of a checkpoint, besides its weights
+KEPT = ("config", "data", "metrics", "experiment", "name")  # of a checkpoint, besides its weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ def write(folder: Path, checkpoint: Mapping[str, Any], points: Mapping[str, Name
     packed = _safetensors().save  # into bytes: its own files are for their owner alone
     geometry = checkpoint["config"].get("geometry") or {}
     spaces = {kind: _space(own.manifold, geometry) for kind, own in points.items()}
-    facts = {key: checkpoint.get(key) for key in KEPT} | {"spaces": spaces}
+    facts = {key: checkpoint.get(key) for key in KEPT} | {"code": checkpoint.get("code", []), "spaces": spaces}
     names = {kind: list(own.names) for kind, own in points.items()}
     with whole_folder(folder) as part:
         weights = {name: value.clone().contiguous() for name, value in checkpoint["state_dict"].items()}
@@ -106,7 +106,8 @@ def _load(folder: Path, with_points: bool) -> Exported:
         file = folder / POINTS
         tables: dict[str, Tensor] = load_file(file)
         file = folder / CONFIG
-        checkpoint = {key: facts[key] for key in KEPT} | {"state_dict": weights, "file": folder / WEIGHTS}
+        code = facts.get("code", [])  # which exports from before lack
+        checkpoint = {key: facts[key] for key in KEPT} | {"code": code, "state_dict": weights, "file": folder / WEIGHTS}
         titles = (facts["experiment"], facts["name"])
         if not has_parts(checkpoint) or not all(isinstance(title, (str, NoneType)) for title in titles):
             raise ValueError("a part is of another kind")

@@ -190,7 +190,7 @@ def test_a_pool_of_all_entities_gives_the_loss_over_all_wrong_answers(objective)
         else:
             expected += torch.cat([wrong, torch.tensor([right])]).logsumexp(0) - right
     assert loss == pytest.approx(float(expected) / len(batch["h"]), rel=1e-5)
-    assert float(sums["loss"]) == pytest.approx(float(expected), rel=1e-5)
+    assert float(sums["weighted_loss"]) == pytest.approx(float(expected), rel=1e-5)
 
 
 def test_cross_entropy_over_all_entities():
@@ -231,6 +231,6 @@ def test_the_regulariser_is_added_to_what_is_minimised_and_not_to_what_is_told(e
     factors = task.model.scorer.factors(batch["h"], batch["r"], batch["t"])
     size = sum(float(x.detach().abs().pow(exponent).sum()) for x in factors) / len(batch["h"])
     assert result[1][1] - result[0][1] == pytest.approx(0.3 * size)
-    assert float(result[1][3]["loss"]) == pytest.approx(float(result[0][3]["loss"]))
+    assert float(result[1][3]["weighted_loss"]) == pytest.approx(float(result[0][3]["weighted_loss"]))
     sums = {k: float(v) for k, v in result[1][3].items()}
     assert task.summary(sums) == {"loss": pytest.approx(result[0][1])}
