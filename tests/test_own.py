@@ -12,6 +12,7 @@ from hydra.core.singleton import Singleton
 
 from configs import composing, overview, own
 from configs.build import restore
+from scripts import export
 from tasks.errors import UserError
 from tests.cli import QUIET, ROOT, SHORT, call, places, short
 from tests.configurations import CONFIGS, EXPERIMENTS, checked
@@ -249,9 +250,12 @@ def test_another_version_of_an_own_class_is_noted(folder, tmp_path, monkeypatch)
     note = f"note: own_versions.py is another file ({second!r}) than the one this checkpoint was trained with ({first!r})"
     assert second != first
     assert note in tested.err
-    with contextlib.redirect_stderr(io.StringIO()) as err:
-        restore(run.record_path.parent, "run", folder)
-    assert note in err.getvalue()
+    exported = tmp_path / "exported"
+    assert export.main([str(run.record_path.parent), "--format", "folder", "--out", str(exported)]) == 0
+    for place in (run.record_path.parent, exported):
+        with contextlib.redirect_stderr(io.StringIO()) as err:
+            restore(place, "run", folder)
+        assert note in err.getvalue()
     more = call(*search, "hydra.sweeper.n_trials=2")
     assert f"The trials are of several versions of own_versions.py {', '.join(sorted([first, second]))}" in more.out
 
