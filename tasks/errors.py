@@ -148,17 +148,6 @@ def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
     return value
 
 
-def states_size(encoder: Any) -> int:
-    """The size of an encoder's states, its attribute `d_out`; raises UserError where it has none."""
-    d_out = getattr(encoder, "d_out", None)
-    if not isinstance(d_out, int) or d_out < 1:
-        raise UserError(
-            f"{type(encoder).__name__} has no d_out: an encoder sets self.d_out, a whole number, the size of its "
-            "states (CONTRIBUTING.md, Add an encoder)."
-        )
-    return d_out
-
-
 def toy_recipe(values: Any, **least: int | None) -> dict[str, Any]:
     """`values`, of generated data, if they are a node with exactly the keys of `least`: whole numbers of at least so
     much and below 2^32; what belongs to None is checked where it is used."""

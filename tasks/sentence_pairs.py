@@ -13,7 +13,8 @@ from hyperbolic.manifolds import Manifold
 from hyperbolic.nonlinearity import NONLINEARITIES
 from tasks.base import NamedPoints, Points
 from tasks.classification import ClassificationTask
-from tasks.errors import UserError, one_of, positive, rate, states_size, whole
+from tasks.encoders import make_encoder
+from tasks.errors import UserError, one_of, positive, rate, whole
 from tasks.word_table import WordTable
 from tasks.word_vectors import VectorRows
 
@@ -93,11 +94,11 @@ class SentencePairClassifier(nn.Module):
             if words == "tangents"
             else sentence.embedding(n_words, d_word, init_norm=init_norm)
         )
-        self.encoder = encoder(geometry=sentence, d_in=d_word, d_hidden=d_hidden, streams=2)
+        sizes = {"d_in": d_word, "d_hidden": d_hidden, "streams": 2}
+        self.encoder, d_out = make_encoder(encoder, sentence.manifold, geometry=sentence, **sizes)
         if join == "hypera":
             self.join = join = "plain" if getattr(self.encoder, "averages", False) else "mobius"
         self.to_ffnn, self.dropout = ChangeGeometry(sentence, ffnn), ffnn.dropout(dropout)
-        d_out = states_size(self.encoder)
         self.ffnn = ffnn.concat((d_out, d_out) if join == "mobius" else (2 * d_out,), d_ffnn, n_features=int(distance))
         self.activation, self.to_classifier = ffnn.activation(activation), ChangeGeometry(ffnn, classifier)
         self.classifier = classifier.logits(d_ffnn, n_classes)

@@ -8,7 +8,8 @@ from hyperbolic.encoders.han import Trace
 from hyperbolic.encoders.kinds import kind_of
 from hyperbolic.geometry import ChangeGeometry, Geometry
 from tasks.document_classification.ngrams import whole_documents, with_ngrams
-from tasks.errors import UserError, positive, rate, states_size, whole
+from tasks.encoders import make_encoder
+from tasks.errors import UserError, positive, rate, whole
 from tasks.word_table import WordTable
 from tasks.word_vectors import VectorRows
 
@@ -62,12 +63,15 @@ class DocumentClassifier(nn.Module):
         self.manifold = classifier.manifold
         self.words = WordTable(words, n_words + self.buckets, d_word, vectors, word_c, train_words, word_dropout)
         if self.reads_sentences:
-            self.encoder = encoder(geometry=geometry, d_in=d_word, d_hidden=d_hidden)
+            self.encoder, d_out = make_encoder(
+                encoder, self.manifold, geometry=geometry, d_in=d_word, d_hidden=d_hidden
+            )
         else:
-            self.encoder = encoder(geometry=words, d_in=d_word, d_hidden=d_hidden, streams=1)
+            self.encoder, d_out = make_encoder(
+                encoder, words.manifold, geometry=words, d_in=d_word, d_hidden=d_hidden, streams=1
+            )
         self.change = ChangeGeometry(words, classifier)
         self.dropout = classifier.dropout(dropout)
-        d_out = states_size(self.encoder)
         self.classifier = classifier.logits(d_out, n_classes)
 
     def encode(self, words: Tensor, lengths: Tensor, sentences: Tensor) -> tuple[Tensor, Trace | None]:

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from hyperbolic.geometry import ChangeGeometry, Geometry
 from hyperbolic.layers.initial import norm_of_bound
+from tasks.encoders import make_encoder
 from tasks.entity_typing.points import AttentionWeights, TextNetwork, WordPoints
-from tasks.errors import UserError, one_of, states_size
+from tasks.errors import UserError, one_of
 from tasks.ragged import length_mask
 from tasks.word_vectors import WordVectors
 
@@ -90,9 +91,9 @@ class HyFi(TextNetwork):
         parameters = inspect.signature(encoder).parameters
         options = {name: value for name, value in options.items() if value is not None and name in parameters}
         d_context = s if options.get("bidirectional") else 2 * s
-        self.context = encoder(geometry=inner, d_in=words.d, d_hidden=d_context, streams=1, **options)
+        sizes = {"d_in": words.d, "d_hidden": d_context, "streams": 1}
+        self.context, d_states = make_encoder(encoder, inner.manifold, geometry=inner, **sizes, **options)
         self.to_attention = ChangeGeometry(inner, attention)
-        d_states = states_size(self.context)
         self.mention_attention = attention.attention(2 * s, n_positions=max_mention + 1)
         self.context_attention = attention.attention(d_states, n_positions=2 * max_context + 2)
         self.to_concat = ChangeGeometry(attention, concat)

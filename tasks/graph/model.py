@@ -11,7 +11,8 @@ from hyperbolic.layers.neighbours import with_themselves
 from hyperbolic.manifolds import Euclidean, Lorentz
 from hyperbolic.manifolds.charts import convert
 from hyperbolic.manifolds.lorentz import lorentz_distance2
-from tasks.errors import UserError, one_of, states_size, whole
+from tasks.encoders import make_encoder
+from tasks.errors import UserError, one_of, whole
 from tasks.graph.sampling import sampled_neighbours
 
 DISTANCES = ("geodesic", "lorentz")
@@ -51,8 +52,7 @@ class GraphNetwork(nn.Module):
             whole("task.model.d_nodes", d_nodes, 1)
             self.table = own.embedding(n_nodes, d_nodes)
         self.register_buffer("features", features, persistent=False)
-        self.encoder = encoder(geometry=own, d_in=d_in)
-        self.d_out = states_size(self.encoder)
+        self.encoder, self.d_out = make_encoder(encoder, own.manifold, geometry=own, d_in=d_in)
         self.layers: int = self.encoder.layers
         self.fanouts = None if fanouts is None else [whole("task.model.fanouts", n, 1) for n in fanouts]
         if fanouts is not None and len(fanouts) != self.layers:

@@ -11,7 +11,7 @@ from omegaconf.errors import InterpolationKeyError
 from configs import composing
 from configs.build import make_data
 from configs.errors import ConfigError, paragraph
-from tasks.errors import LONGEST, UserError, ends_with_its_reader, readable, states_size
+from tasks.errors import LONGEST, UserError, ends_with_its_reader, readable
 from tests.cli import ROOT
 from tests.configurations import checked
 
@@ -75,14 +75,6 @@ def test_a_program_whose_reader_has_ended_says_nothing(words):
 def test_another_pipe_that_is_broken_is_no_end_of_the_reader():
     with pytest.raises(BrokenPipeError, match="a worker"), ends_with_its_reader():
         raise BrokenPipeError("to a worker")
-
-
-def test_an_encoder_that_does_not_say_the_size_of_its_states_is_named():
-    class Reader:
-        d_out = None
-
-    with pytest.raises(UserError, match="^Reader has no d_out: .*CONTRIBUTING"):
-        states_size(Reader())
 
 
 @pytest.mark.parametrize(
