@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.errors import readable
-from tasks.record import WITHOUT_EFFECT
-from tasks.settings import DRAWING, IRRELEVANT, LATER, OPEN, current, flat, is_under
+from tasks.settings import DRAWING, IRRELEVANT, LATER, OPEN, WITHOUT_EFFECT, current, flat, is_under
 
 Record = Mapping[str, Any]
 Choices = Callable[[Path], Mapping[str, str]]  # of files, by group, of the run with a record

@@ -26,7 +26,7 @@ from tasks.fingerprints import other_parts
 from tasks.folders import whole_file
 from tasks.local_paths import portable, portable_word
 from tasks.outcome import Outcome
-from tasks.settings import flat, is_under
+from tasks.settings import WITHOUT_EFFECT, flat, is_under
 
 PACKAGES = ("torch", "geoopt", "pytorch-lightning", "hydra-core", "numpy")
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,12 +35,6 @@ ROOT = Path(__file__).resolve().parent.parent
 CODE = (
     ":(glob)*.py", "configs", ":(exclude)configs/sweep", ":(exclude)configs/hydra",
     "hyperbolic", "tasks", "scripts", "pyproject.toml", "constraints.txt",
-)  # fmt: skip
-# Settings that may differ between two runs that are the same run.
-WITHOUT_EFFECT = (
-    "paths", "skip_finished", "logger",
-    "trainer.resume", "trainer.checkpoint_every_n_steps", "trainer.checkpoint_every_s", "trainer.log_every_n_steps",
-    "trainer.enable_progress_bar", "trainer.progress_every_n_steps", "trainer.nan_check_every_n_steps",
 )  # fmt: skip
 
 

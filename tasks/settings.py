@@ -24,6 +24,12 @@ CONTINUED = (
 )
 # What must be besides for `trainer.resume=auto` to take a run for the one that it begins.
 TAKEN_UP = (*CONTINUED, "trainer.check_val_every_n_epoch")
+# Settings that may differ between two runs that are the same run.
+WITHOUT_EFFECT = (
+    "paths", "skip_finished", "logger",
+    "trainer.resume", "trainer.checkpoint_every_n_steps", "trainer.checkpoint_every_s", "trainer.log_every_n_steps",
+    "trainer.enable_progress_bar", "trainer.progress_every_n_steps", "trainer.nan_check_every_n_steps",
+)  # fmt: skip
 # What decides which examples are drawn for dev and test.
 DRAWING = ("task.data.held_out.dev", "task.data.held_out.test", "task.data.held_out_seed")
 # What may differ all the same: results do not depend on it.
