@@ -1,6 +1,7 @@
 """What every task is made of: a Lightning module that adds up its metrics exactly, and its data."""
 
 import abc
+import re
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import fields
@@ -24,6 +25,9 @@ from tasks.task_data import TaskData
 __all__ = ["LayerStates", "NamedPoints", "Points", "Step", "Task", "TaskData", "as_task"]
 
 LOWEST_IS_BEST = ("loss", "perplexity", "mean_rank")  # of the metrics' names
+HIGHEST_IS_BEST = re.compile(
+    r"accuracy|(\w+_)?(f1|precision|recall|spearman)|auc\w*|map|mrr|hits@\d+|bleu\w*|uuas|root|explained"
+)
 
 
 class Task(pl.LightningModule, abc.ABC):
@@ -48,8 +52,11 @@ class Task(pl.LightningModule, abc.ABC):
         super().__init__()
         one_of("task.module.select_mode", select_mode, ("max", "min"))
         one_of("task.module.select", select, tuple(f"val/{name}" for name in self.validated))
-        if select_mode == "max" and select.rpartition("/")[2] in LOWEST_IS_BEST:
+        metric = select.rpartition("/")[2]
+        if select_mode == "max" and metric in LOWEST_IS_BEST:
             raise UserError(f"task.module.select={select} is best where it is lowest; add task.module.select_mode=min.")
+        if select_mode == "min" and HIGHEST_IS_BEST.fullmatch(metric):
+            raise UserError(f"task.module.select={select} is best where it is highest; take select_mode=max.")
         self.model = model
         self.optimizer = optimizer
         self.select, self.select_mode = select, select_mode
@@ -150,7 +157,7 @@ class Task(pl.LightningModule, abc.ABC):
             self.share = None
         self.__dict__["latest_loss"] = step.loss.detach()  # a module first looks whether it is a parameter: 10 us
         self._add("train", step if counts else step._replace(sums={name: 0 * v for name, v in step.sums.items()}))
-        if step.weight is None and self.trainer.accumulate_grad_batches == 1:
+        if self.trainer.accumulate_grad_batches == 1 and (step.weight is None or self.trainer.world_size == 1):
             return step.loss if counts == 1 else step.loss * counts
         weight = counts if step.weight is None else step.weight if counts else 0.0
         self._weight = (self._weight or 0.0) + weight

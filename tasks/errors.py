@@ -5,6 +5,7 @@ must be, and raise UserError, which names the setting, where it is not.
 """
 
 import contextlib
+import math
 import os
 import re
 import select
@@ -120,13 +121,19 @@ def whole(name: str, value: Any, least: int) -> int:
 
 def number(name: str, value: Any, least: float = 0.0) -> float:
     """`value` if it is a number of at least `least`."""
-    _require(_is_number(value) and value >= least, name, value, f"a number of at least {least:g}")
+    _require(_is_number(value) and least <= value < math.inf, name, value, f"a number of at least {least:g}")
+    return value
+
+
+def finite(name: str, value: Any) -> float:
+    """`value` if it is a number, and finite."""
+    _require(_is_number(value) and math.isfinite(value), name, value, "a number, and not infinite")
     return value
 
 
 def positive(name: str, value: Any) -> float:
     """`value` if it is a number above 0, and finite."""
-    _require(_is_number(value) and 0 < value < float("inf"), name, value, "a positive number")
+    _require(_is_number(value) and 0 < value < math.inf, name, value, "a positive number")
     return value
 
 

@@ -1,6 +1,7 @@
 """Points by name on disk: what one task embeds and another reads."""
 
 import hashlib
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,7 @@ def read_points(path: Path, setting: str) -> PointsFile:
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}); see {setting}.") from None
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+        with np.load(io.BytesIO(data), allow_pickle=False) as stored:
             if str(stored["format"]) != FORMAT:
                 raise ValueError("it is of another format")
             names, points = tuple(str(stored["names"]).split("\n")), stored["points"]

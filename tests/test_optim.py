@@ -8,6 +8,7 @@ import torch
 from geoopt import ManifoldParameter
 from torch import nn
 
+from hyperbolic.encoders.relational.isometries import Rotation
 from hyperbolic.geometry import make_geometry
 from hyperbolic.layers import mobius
 from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
@@ -184,6 +185,27 @@ def test_stacked_tensors_are_clipped_each_by_its_own_norm(axes, lazy):
         RiemannianOptimizer([group], rule="sgd", lr=1.0, max_grad_norm=1.0, clip="global").step()
         steps[stacked] = p.detach()
     assert torch.equal(steps[0], steps[axes])
+
+
+def test_one_number_of_each_of_stacked_tensors_is_clipped_alone():
+    """As the offsets of the classes of Lorentz and Poincaré++ layers."""
+    p = nn.Parameter(torch.zeros(3, dtype=torch.float64))
+    p.grad = torch.tensor([4.0, -0.5, -2.0], dtype=torch.float64)
+    RiemannianOptimizer([{"params": [p], "stacked": 1}], rule="sgd", lr=1.0, max_grad_norm=1.0, clip="tensor").step()
+    assert p.tolist() == [-1.0, 0.5, 1.0]
+
+
+def test_vectors_differ_from_matrices_in_what_is_said_of_them():
+    groups = parameter_groups(nn.Linear(2, 3), matrices={"lr": 0.5, "weight_decay": 0.1}, vectors={"weight_decay": 0.0})
+    assert [(g["role"], g["lr"], g["weight_decay"]) for g in groups] == [("matrices", 0.5, 0.1), ("vectors", 0.5, 0.0)]
+
+
+def test_curvatures_of_relations_do_not_decay():
+    geometry = make_geometry("poincare", "PoincareBall", "mobius", c=1.0)
+    scorer = Rotation(geometry, 5, 2, False, d=4, init_std=0.1, learn_c_per_relation=True)
+    decay = {p: g.get("weight_decay") for g in parameter_groups(scorer, matrices={"weight_decay": 0.1}) for p in g["params"]}
+    assert decay[scorer.free_c] == 0.0
+    assert decay[scorer.head_bias] == 0.1
 
 
 def test_gates_cells_and_classes_are_apart_where_they_are_asked_for():

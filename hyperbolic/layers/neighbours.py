@@ -16,7 +16,8 @@ class Neighbours(nn.Module):
 
     Args:
         target, source: int64 (E,), the two ends of each pair, target sorted, 0 <= target < N, 0 <= source < M.
-        n_targets: N. n_sources: M.
+        n_targets: N. n_sources: M. share: of pairs that are a sample of a node's neighbours, how much each counts in
+        their mean, float64 (E,); None: 1/n_i, as they are all.
 
     Raises:
         ValueError: other tensors, numbers out of range, or targets that are not sorted.
@@ -30,8 +31,9 @@ class Neighbours(nn.Module):
     order: Tensor
     reverse_target: Tensor
 
-    def __init__(self, target: Tensor, source: Tensor, n_targets: int, n_sources: int):
+    def __init__(self, target: Tensor, source: Tensor, n_targets: int, n_sources: int, share: Tensor | None = None):
         super().__init__()
+        self.is_sample = share is not None
         for name, index, n in (("target", target, n_targets), ("source", source, n_sources)):
             if index.dtype not in (torch.int64, torch.int32) or index.shape != target.shape or index.dim() != 1:
                 raise ValueError(
@@ -50,7 +52,7 @@ class Neighbours(nn.Module):
             "offsets": _offsets(counts),
             "target": target,
             "source": source,
-            "share": (1 / counts.clamp_min(1).double())[target],
+            "share": (1 / counts.clamp_min(1).double())[target] if share is None else share,
             "reverse_offsets": _offsets(torch.bincount(source, minlength=n_sources)),
             "order": order,
             "reverse_target": target[order],
@@ -59,7 +61,8 @@ class Neighbours(nn.Module):
             self.register_buffer(name, tensor, persistent=False)
 
     def mean(self, x: Tensor) -> Tensor:
-        """``1/n_i sum_j x_j`` over the n_i sources j of each target i: (M, D) -> (N, D); 0 without any."""
+        """``sum_j share_ij x_j``, ``1/n_i sum_j x_j`` over the n_i sources j of each target i where they are all:
+        (M, D) -> (N, D); 0 without any."""
         return self.sum(x, self.share.to(x.dtype))
 
     def sum(self, x: Tensor, weights: Tensor) -> Tensor:
@@ -68,7 +71,10 @@ class Neighbours(nn.Module):
         return neighbour_sum(x, weights, *pairs, self.n_targets)
 
     def softmax(self, scores: Tensor) -> Tensor:
-        """``exp(s_ij) / sum_k exp(s_ik)``, the weights of each target summing to 1: (E,) or (E, H)."""
+        """``exp(s_ij) / sum_k exp(s_ik)``, the weights of each target summing to 1: (E,) or (E, H). Of a sample each
+        exponential counts with its share, so that both sums are unbiased, and equal scores give the mean."""
+        if self.is_sample:
+            scores = scores + self.share.log().to(scores.dtype).view(-1, *[1] * (scores.dim() - 1))
         shape = (self.n_targets, *scores.shape[1:])
         index = self.target.view(-1, *[1] * (scores.dim() - 1)).expand_as(scores)
         highest = scores.new_full(shape, -torch.inf).scatter_reduce(0, index, scores.detach(), "amax")

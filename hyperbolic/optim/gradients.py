@@ -100,7 +100,7 @@ def _clip_together(gradients: Mapping[Tensor, Gradient], max_norm: float) -> dic
 
 def _clip_stack(values: Tensor, max_norm: float, axes: int) -> Tensor:
     """Each of the tensors that are stacked along the first axes, scaled down to ``max_norm``."""
-    norms = torch.linalg.vector_norm(values.flatten(axes), dim=-1, dtype=torch.float64)
+    norms = torch.linalg.vector_norm(values.reshape(*values.shape[:axes], -1), dim=-1, dtype=torch.float64)
     scales = (max_norm / norms.clamp_min(max_norm)).to(values)
     result: Tensor = values * scales.view(*scales.shape, *(1 for _ in values.shape[axes:]))
     return result

@@ -15,9 +15,9 @@ CURVATURES = "curvatures"  # the role of learned curvatures, which have no optio
 
 
 def parameter_role(module: nn.Module, parameter: Tensor) -> str:
-    """ "embeddings" for tables of points, "biases" for all other points, "curvatures" for learned ones, and "matrices"
-    for all other Euclidean tensors."""
-    if isinstance(module, Manifold):
+    """ "embeddings" for tables of points, "biases" for all other points, "curvatures" for learned ones, those of a
+    manifold and `free_c` of any module, and "matrices" for all other Euclidean tensors."""
+    if isinstance(module, Manifold) or parameter is getattr(module, "free_c", None):
         return CURVATURES
     if manifold_of(parameter) is None:
         return "matrices"
@@ -36,14 +36,15 @@ def parameter_groups(
 
     Args:
         embeddings: options of tables of points; biases: of all other points (biases, points of hyperplanes);
-        matrices: of Euclidean tensors; vectors: of those among them with fewer than two axes, as biases and scales,
-        which are with the others where this is left out or empty. What is left out takes the optimiser's defaults.
+        matrices: of Euclidean tensors; vectors: what differs from these for those among them with fewer than two axes,
+        as biases and scales. What is left out takes the optimiser's defaults.
         apart: parameters that stack several tensors, as ``stacked_axes`` of their module says (gates, cells, classes),
         are in groups of their own with the option "stacked", so that clip="tensor" takes each of these by its own norm.
     Returns: non-empty groups in the order of ``ROLES``, with the key "role". Points of a module that has a number
         ``max_radius`` are in a group of their own, with that option. Learned curvatures come last, of the role
         "curvatures": with the options of vectors, but without decay, as their free number is 0 where c is log 2.
     """
+    vectors = {**(matrices or {}), **vectors} if vectors else None
     options = {"embeddings": embeddings, "biases": biases, "matrices": matrices, "vectors": vectors}
     options[CURVATURES] = {**(vectors or matrices or {}), "weight_decay": 0.0}
     groups: dict[tuple[str, float | None, int], list[Tensor]] = {(role, None, 0): [] for role in options}

@@ -139,8 +139,10 @@ def adopted_graph(contents: Mapping[str, Any]) -> Graph:
     if contents["features"] is not None:
         features = contents["features"]
         columns = whole("its number of features", features["columns"], 1)
-        table = torch.zeros(n * columns)
-        table[torch.from_numpy(numbers(features["place"], n * columns))] = features["value"].float()
+        values = features["value"]  # in the precision that they were read in, as they may be standardised
+        values = values if values.is_floating_point() else values.double()
+        table = torch.zeros(n * columns, dtype=values.dtype)
+        table[torch.from_numpy(numbers(features["place"], n * columns))] = values
         features = table.view(n, columns).numpy()
     edges = check_numbers(contents["edges"], 2, n).numpy()
     edge_parts = {split: numbers(rows, len(edges)) for split, rows in contents.get("edge_parts", {}).items()}

@@ -12,7 +12,7 @@ from hyperbolic.manifolds import Euclidean, Lorentz
 from hyperbolic.manifolds.charts import convert
 from hyperbolic.manifolds.lorentz import lorentz_distance2
 from tasks.encoders import make_encoder
-from tasks.errors import UserError, one_of, whole
+from tasks.errors import UserError, finite, one_of, positive, whole
 from tasks.graph.sampling import sampled_neighbours
 
 DISTANCES = ("geodesic", "lorentz")
@@ -121,7 +121,7 @@ class LinkModel(GraphNetwork):
     ):
         super().__init__(geometry, encoder, n_nodes, edges, features, d_nodes, fanouts)
         self.distance = one_of("task.model.distance", distance, DISTANCES)
-        self.unit_ball, self.r, self.t = unit_ball, r, t
+        self.unit_ball, self.r, self.t = unit_ball, finite("task.model.r", r), positive("task.model.t", t)
 
     def encode(
         self, nodes: Tensor | None = None, draws: torch.Generator | None = None

@@ -16,7 +16,8 @@ def sampled_neighbours(
 
     Of each node's neighbours so many are drawn, with replacement, besides itself, which counts once with all others:
     a node with n neighbours, itself among them, has itself with weight 1/n and the k drawn ones with (n - 1) / (n k)
-    each, so that the mean over the draws is the mean over the neighbours. A node that is drawn twice is there twice.
+    each, so that the mean over the draws is the mean over the neighbours; attention weighs by the same shares. A node
+    that is drawn twice is there twice.
 
     What a node draws in a layer follows from its number and from one number that `draws` gives: of several processes
     with the same generator, which have other nodes, each draws the same for a node.
@@ -42,10 +43,9 @@ def sampled_neighbours(
         own = torch.arange(len(nodes), device=nodes.device)
         target = own.repeat_interleave(k + 1)
         source = torch.cat([own.unsqueeze(-1), position[drawn]], -1).reshape(-1)
-        block = Neighbours(target, source, len(nodes), len(sources))
         weight = ((counts - 1).double() / (counts * k).double()).unsqueeze(-1).expand(-1, k)
-        block.share = torch.cat([(1 / counts.double()).unsqueeze(-1), weight], -1).reshape(-1)
-        blocks.insert(0, block)
+        share = torch.cat([(1 / counts.double()).unsqueeze(-1), weight], -1).reshape(-1)
+        blocks.insert(0, Neighbours(target, source, len(nodes), len(sources), share))
         nodes = sources
     return nodes, blocks
 

@@ -127,7 +127,7 @@ class TuckER(Bilinear):
     relation; here it is.
 
     Without dropout of M_r, products go relation by relation; with it each example has its own (d, d) matrix.
-    In training, a batch of one is normalised with the running statistics: see `batch_norm.normalised`.
+    In training, a batch of one is normalised with the running statistics: see `batch_norm.normalise`.
 
     Args:
         d, d_relation: sizes of entities and relations.

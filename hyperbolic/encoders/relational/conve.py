@@ -23,7 +23,7 @@ class ConvE(Bilinear):
     norms of the image, of the maps and of the projected vector, the last after its dropout; biases b_t of the entities
     from zero; rows Glorot normal. The convolution has no bias, as a batch norm follows it.
 
-    In training, a batch of one is normalised with the running statistics: see `batch_norm.normalised`.
+    In training, a batch of one is normalised with the running statistics: see `batch_norm.normalise`.
 
     Args:
         d: size of entities and relations. height: rows of an image; divides d.

@@ -81,6 +81,11 @@ def test_numbers_out_of_range_are_told_with_their_line(tmp_path):
     assert "edges.tsv, line 40: '40' is no node. The features have 40 rows, so nodes are the numbers 0 to 39" in message
 
 
+@pytest.mark.parametrize("word", ["task.model.t=-1", "task.model.t=0", "task.model.r=inf", "task.module.margin=inf"])
+def test_a_decoder_that_cannot_be_is_named(tmp_path, word):
+    assert word.partition("=")[0] + " must be a" in refused(tmp_path, "graph_toy", word)
+
+
 @pytest.mark.parametrize("name", ["features.npy", "features.npz"])
 def test_features_that_hold_a_pickle_are_refused_and_nothing_runs(tmp_path, name):
     write(tmp_path / "mine", edges=EDGES)

@@ -39,6 +39,15 @@ def test_edges_are_split_as_their_table_says(folder):
     assert all(names_of(graph, parts[split]) == names_of(graph, again[split]) for split in parts)
 
 
+def test_a_kept_graph_has_its_features_to_the_last_digit(folder):
+    """Times within an hour, in seconds since 1970, differ by less than float32 tells."""
+    times = {name: 1.7e9 + 61.3 * k for k, name in enumerate("abcdef")}
+    (folder / "features.csv").write_text("node,time\n" + "".join(f"{name},{time}\n" for name, time in times.items()))
+    graph = read_folder(folder, "g", labelled=False)
+    stored = adopted_graph(unpack(pack_values(kept_graph(graph)), "it"))
+    assert stored.features[:, 0].tolist() == [times[name] for name in graph.names]
+
+
 def test_nodes_are_split_as_their_table_says_and_what_it_lacks_is_drawn_from_train(folder):
     graph = read_folder(folder, "g", labelled=True)
     assert not graph.edge_parts  # all edges are seen

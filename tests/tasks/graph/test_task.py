@@ -9,6 +9,9 @@ from sklearn.metrics import f1_score, roc_auc_score
 
 from configs import checks, composing
 from configs.build import build
+from hyperbolic.layers import lorentz
+from hyperbolic.layers.neighbours import with_themselves
+from hyperbolic.manifolds import Lorentz
 from tasks.errors import UserError
 from tasks.graph.links import wrong_links
 from tasks.graph.sampling import sampled_neighbours
@@ -268,6 +271,20 @@ def test_sampled_neighbours_reach_the_nodes_and_average_to_the_whole():
     reached, blocks = sampled_neighbours(whole, nodes, [3, 2])
     assert [b.n_targets for b in blocks] == [blocks[1].n_sources, 3]
     assert blocks[0].n_sources == len(reached)
+
+
+@pytest.mark.parametrize("options", [{"attention": "additive"}, {"attention": "distance", "temperature": 1e12}])
+@pytest.mark.parametrize("gate", ["softmax", "sigmoid"])
+def test_attention_to_a_sample_weighs_each_neighbour_as_in_the_whole(options, gate):
+    """Equal scores are the mean over all neighbours: of a leaf half itself, however many are drawn, and of a hub next to
+    nothing."""
+    edges = torch.tensor([[0, 1], *([2, k] for k in range(3, 43))])
+    whole, x = with_themselves(edges, 43), Lorentz(1.0).expmap0(torch.ones(43, 3).index_fill(0, torch.tensor([0, 2]), 0.0))
+    layer = lorentz.Aggregation(Lorentz(1.0), 3, gate=gate, **options)
+    for parameter in layer.parameters():
+        torch.nn.init.zeros_(parameter)
+    reached, (block,) = sampled_neighbours(whole, torch.tensor([0, 2]), [40])
+    torch.testing.assert_close(layer(x[reached], block), layer(x, whole)[torch.tensor([0, 2])])
 
 
 def test_a_node_draws_the_same_neighbours_whoever_asks():
