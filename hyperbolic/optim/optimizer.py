@@ -15,7 +15,6 @@ from hyperbolic.optim.gradients import Gradient
 from hyperbolic.optim.points import (
     MOMENTS,
     check_manifold,
-    finish,
     jobs_of,
     manifold_of,
     new_state,
@@ -237,16 +236,10 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         if not (grads and cuda.serves(next(iter(grads)))) or (stacks and self.max_grad_norm is not None):
             return False
         jobs = jobs_of(grads, self.state, self.param_groups, self.clip)
-        if not cuda.fits(jobs):
-            return False
-
-        def project() -> None:
-            for p, job in zip(grads, jobs, strict=True):
-                if job.manifold is not None and self._projects(self.state[p]["step"]):
-                    finish(job.rows, job.manifold, True, job.max_radius)
-
-        cuda.step(jobs, self.max_grad_norm, project)
-        return True
+        if cuda.fits(jobs):
+            cuda.step(jobs, self.max_grad_norm)
+            return True
+        return False
 
     def _projects(self, number: int) -> bool:
         return self.stabilize is not None and number % self.stabilize == 0

@@ -169,10 +169,10 @@ def optimisers(names):
 
 
 def launches(count):
-    """Of a step of so many tensors of each kind, clipped."""
+    """Of a step of so many tensors of each kind, clipped, on which a CPU projects."""
     launched, (points, flat) = [], parameters(count)
     params = [*points, *flat]
-    optimizer = RiemannianAdam(params, max_grad_norm=1.0)
+    optimizer = RiemannianAdam(params, max_grad_norm=1.0, stabilize=1)
     kernels, cuda._launch = cuda._launch, lambda name, *rest: launched.append(name)
     cuda.serves = lambda p: True
     give_gradients(params, 1)

@@ -1,12 +1,13 @@
 """Steps of all tensors of an optimiser on a GPU, by the kernels of ``triton.py``, in at most five launches: a copy of
-what is to be done, two for norms of gradients where they are clipped, and the steps of flat tensors and of points. A
-step that projects (`stabilize`) takes some more for each tensor of points."""
+what is to be done, two for norms of gradients where they are clipped, and the steps of flat tensors and of points. Each
+step ends on the manifold and within its radius, with the momentum in the tangent space, so none needs a projection
+(`stabilize`)."""
 
 from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -71,11 +72,11 @@ def _fits(job: Job, device: torch.device) -> bool:
     )
 
 
-def step(jobs: Sequence[Job], max_norm: float | None = None, project: Callable[[], None] = lambda: None) -> None:
+def step(jobs: Sequence[Job], max_norm: float | None = None) -> None:
     """One step of every job, in place: :func:`plain.step`, and its rule for flat tensors, number by number.
 
     Args: jobs: sorted by their parts, which count from 0. max_norm: of the gradients of each part, where they are
-        clipped. project: what follows the steps of points, before a learned curvature has its step.
+        clipped.
 
     Raises:
         ValueError: a gradient or a state does not have the shape that it has for its tensor.
@@ -100,8 +101,6 @@ def step(jobs: Sequence[Job], max_norm: float | None = None, project: Callable[[
         _launch("scales", len(ends), 4, table[len(jobs) * WORDS :], squares, scales)
     for points in sorted({job.manifold is not None for job in jobs}, reverse=True):
         _launch("steps", programs, 4 if points else 8, table, len(jobs), scales, max_norm is not None, points)
-        if points:
-            project()
 
 
 def _launch(name: str, programs: int, warps: int, *arguments: Any) -> None:
