@@ -38,7 +38,8 @@ def run(cfg: DictConfig) -> float | None:
     values, job = checks.check(cfg), HydraConfig.get()
     mode, folder = values["mode"], Path(job.runtime.output_dir)
     experiment, name = job.runtime.choices.get("experiment"), folder.parent.name
-    files = prediction.Files(values["checkpoint"], values["input"], values["output"], values["explain"])
+    named = {key: values[key] for key in ("checkpoint", "input", "output", "explain")}
+    files = prediction.Files(**named, data=values["data"]["dir"])
     with prediction.standard_output(files if mode == "predict" else None) as stdout:
         with multirun.output_of(job, folder):
             auto = choosing.open_settings(values)

@@ -232,7 +232,7 @@ def rebuild(
             own.note_changes(checkpoint)
             return task, data
     except MISTAKES as error:
-        raise UserError(f"The model of {file} cannot be built again: {paragraph(error)}") from error
+        raise UserError(f"The model and the data of {file} cannot be built again: {paragraph(error)}") from error
 
 
 def _make_with(name: str, node: Mapping[str, Any], supplied: Mapping[str, Any]) -> Any:

@@ -140,6 +140,7 @@ def offer(checkpoint: Mapping[str, Any], setting: str, everything: bool, portabl
             raise ConfigError(f"{setting}: {checkpoint['file']}: its configuration has no node {key}.")
     nodes = {key: config[key] for key in GROUPS if key not in without}
     nodes["task"] = _own_places(_with_later(nodes["task"]))
+    config = {**config, "data": _from_here(config.get("data"), checkpoint["file"])}
     trainer = dict(config["trainer"])
     if "compile" in trainer:  # as trainer.kernels was called
         trainer["kernels"] = "fast" if trainer.pop("compile") else "plain"
@@ -155,6 +156,17 @@ def offer(checkpoint: Mapping[str, Any], setting: str, everything: bool, portabl
     choices = [{f"override /{group}": CHOICE} for group in nodes]
     whole = {"defaults": choices, **whole}
     store.store(group="experiment", name=CHOICE, package="_global_", node=whole)
+
+
+def _from_here(data: Any, file: Path) -> Any:
+    """The node `data` of a checkpoint, whose folder, where it was named from another one than this, is looked for from
+    the one in which Hydra noted that the run was started, and is else one outside."""
+    place = data.get("dir") if isinstance(data, Mapping) else None
+    if not isinstance(place, str) or Path(place).exists() or place.startswith(f"{OUTSIDE}/"):
+        return data
+    start = _noted(file, "hydra.yaml", "hydra", "runtime", "cwd")
+    there = Path(start, place) if isinstance(start, str) else None
+    return {**data, "dir": str(there) if there and _is_that_path(str(there), place) else f"{OUTSIDE}/{place}"}
 
 
 def _with_later(task: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -224,12 +236,20 @@ def withdraw() -> None:
 
 def _notes(file: Path) -> dict[str, Any]:
     """The configuration that Hydra noted in the folder of the run that wrote a checkpoint; empty without one."""
+    notes = _noted(file, "config.yaml")
+    return _follow(notes, notes) if isinstance(notes, Mapping) else {}
+
+
+def _noted(file: Path, name: str, *keys: str) -> Any:
+    """What Hydra noted in a file of that name in the folder of the run that wrote a checkpoint, below these keys; None
+    without."""
     try:
-        notes = files.load_foreign(file.parent.parent / ".hydra" / "config.yaml")
-        followed: dict[str, Any] = _follow(notes, notes)
-        return followed
+        node = files.load_foreign(file.parent.parent / ".hydra" / name)
+        for key in keys:
+            node = node[key]
+        return node
     except Exception:  # many kinds, for a file that may hold anything
-        return {}
+        return None
 
 
 def _follow(node: Any, notes: Mapping[str, Any]) -> Any:

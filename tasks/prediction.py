@@ -42,12 +42,14 @@ class Files:
     a folder each of whose files is an example, perhaps in folders of its own; None of mode=test. output: a file,
     written whole or not at all, packed where its name ends in .gz, or None or "-" for standard output. explain: with
     what the predictions rest on; a file .html or .htm is then a page, and a file .txt and standard output are text.
+    data: the folder of the user's own data, of which no file is overwritten.
     """
 
     checkpoint: str | None
     input: str | None
     output: str | None
     explain: bool = False
+    data: str | None = None
 
     @property
     def to_standard_output(self) -> bool:
@@ -94,6 +96,11 @@ class Files:
             files = [place] if place.is_file() else [*place.glob("*"), *place.glob("*/*")]
             if getattr(self, key) is not None and output.exists() and any(map(output.samefile, files)):
                 raise UserError(f"output={output} is the {key}, which would be overwritten; name another file.")
+        if self.data is not None and output.exists() and output.resolve().is_relative_to(Path(self.data).resolve()):
+            raise UserError(
+                f"output={output} is a file of the data (data.dir={self.data}), which would be overwritten; name a new "
+                "one, or one in another folder."
+            )
         if (suffix := ending(output)) in TABLES:
             raise UserError(
                 f"output={output}: predictions are lines of JSON, and no table {suffix}; name a file .jsonl, which "

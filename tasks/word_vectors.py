@@ -179,7 +179,7 @@ class VectorFiles:
             try:
                 find_vectors(self.files, Path(self.root))
             except UserError as error:
-                rank_zero_only(print)(f"Words of a new model start at random. {error}", flush=True)
+                rank_zero_only(print)(f"Words start at random, unless a checkpoint has them. {error}", flush=True)
                 return None
         vectors = rows_of_words(words, self.files, Path(self.root), cache, self.on_error)
         if vectors.has_row.any():
@@ -190,7 +190,7 @@ class VectorFiles:
                 f"{fault} Name vectors of their language and spelling in task.data.vectors.files=[...], or go without "
                 "by task.data.vectors=null."
             )
-        rank_zero_only(print)(f"Words of a new model start at random. {fault}", flush=True)
+        rank_zero_only(print)(f"Words start at random, unless a checkpoint has them. {fault}", flush=True)
         return None
 
 

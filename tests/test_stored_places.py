@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from configs import stored
 from tests.cli import QUIET, Result, call, places, short
 
 
@@ -47,7 +48,7 @@ def test_neither_checkpoint_nor_record_keeps_a_folder_of_this_machine(tmp_path, 
     state = shutil.copy(run / "checkpoints" / "best.ckpt", tmp_path)
     refused = call("mode=test", f"checkpoint={state}", *QUIET, *places(tmp_path))
     assert refused.code == 1
-    assert "data.dir='<outside>/my_pairs': a checkpoint keeps no absolute path" in refused.err
+    assert "data.dir='<outside>/my_pairs': a checkpoint does not keep where this is" in refused.err
     assert "data.dir=..." in refused.err
     tested = call("mode=test", f"checkpoint={state}", f"data.dir='{pairs}'", *QUIET, *places(tmp_path))
     assert tested.code == 0, tested.err
@@ -61,6 +62,20 @@ def test_neither_checkpoint_nor_record_keeps_a_folder_of_this_machine(tmp_path, 
     monkeypatch.chdir(tmp_path)
     tested = call("mode=test", f"checkpoint={relative.record_path.parent}", *QUIET, *places(tmp_path))
     assert tested.code == 0, tested.err
+
+
+def test_a_relative_folder_is_one_below_that_in_which_the_run_was_started(tmp_path, monkeypatch):
+    """As Hydra noted it beside the run; else it is one outside, which has to be named."""
+    (tmp_path / "home" / "pairs").mkdir(parents=True)
+    (tmp_path / "run" / ".hydra").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "run")
+    state = tmp_path / "run" / "checkpoints" / "best.ckpt"
+    assert stored._from_here({"dir": "pairs"}, state) == {"dir": "<outside>/pairs"}
+    (tmp_path / "run" / ".hydra" / "hydra.yaml").write_text(f"hydra: {{runtime: {{cwd: '{tmp_path}/home'}}}}")
+    assert stored._from_here({"dir": "pairs"}, state) == {"dir": f"{tmp_path}/home/pairs"}
+    monkeypatch.chdir(tmp_path / "home")
+    assert stored._from_here({"dir": "pairs"}, state) == {"dir": "pairs"}
+    assert stored._from_here({"dir": None}, state) == {"dir": None}
 
 
 @pytest.mark.long

@@ -44,6 +44,7 @@ def labels(trained: Trained, options: FigureOptions) -> tuple[str, ...]:
     names, _ = types(trained)
     if options.labels is None and not set(TABLE_2) <= set(names):
         first = ", ".join(names[:3])
-        print(f"{trained.run.title}: no types {', '.join(TABLE_2)}; shown are {first} (--labels chooses).")
+        absent = ", ".join(name for name in TABLE_2 if name not in names)
+        print(f"{trained.run.title}: no types {absent}; shown are {first} (--labels chooses).")
         return tuple(names[:3])
     return options.labels or TABLE_2

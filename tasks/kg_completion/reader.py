@@ -148,15 +148,23 @@ class TripleReader:
             if b"\0" in name:
                 text.decode("utf-8")  # not possible of UTF-16, where names may be
                 fault = "has a NUL character, so it is no text"
-        except UnicodeDecodeError as error:
-            beginning = b"" if self.lines else text
-            fault = f"is not UTF-8 ({error.reason}); {to_utf8(beginning)}"
+        except UnicodeDecodeError:
+            raise self._undecodable(text) from None
         if fault is None and len(name) > LONGEST:
             fault = f"has a name of more than {LONGEST:,} bytes"
         if fault:
             lines = text.split(b"\n")
             names = (map(_without_quotes, line.split(b"\t")) for line in lines)
             raise self._fault(next(k for k, here in enumerate(names) if name in here), fault)
+
+    def _undecodable(self, text: bytes) -> UserError:
+        """Of a text with a name that is not UTF-8 the first line that is not."""
+        for row, line in enumerate(text.split(b"\n")):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                return self._fault(row, f"is not UTF-8 ({error.reason}); {to_utf8(b'' if self.lines else text)}")
+        raise AssertionError("each of its lines is UTF-8")
 
     def _fault(self, row: int, what: str) -> UserError:
         return UserError(f"{self.path}, line {self.lines + row + 1} {what}.")

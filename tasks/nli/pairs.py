@@ -78,6 +78,8 @@ def read_inputs(lines: Iterable[bytes], name: str) -> Iterator[Pair]:
     over, and a note says where the first line looks like a header. name: of the stream, for messages. Raises UserError,
     which names the line."""
     forms = 'Each line is premise <tab> hypothesis, or a JSON object {"premise": "...", "hypothesis": "..."}'
+    if Path(name).suffix == ".csv":
+        forms += "; a table .csv has a first line that names the columns premise and hypothesis"
     return read_examples(_note_header(lines, name), name, _input, "pairs", forms)
 
 

@@ -158,6 +158,14 @@ def test_a_checkpoint_is_not_overwritten(trained):
         assert "is the checkpoint, which would be overwritten; name another file" in result.err
 
 
+def test_a_file_of_the_data_is_not_overwritten(tmp_path):
+    (tmp_path / "train.jsonl").write_text("{}")
+    with pytest.raises(UserError, match=r"train\.jsonl is a file of the data \(data\.dir=.*; name a new one"):
+        Files("run", "-", str(tmp_path / "train.jsonl"), data=str(tmp_path)).check_output()
+    Files("run", "-", str(tmp_path / "answers.jsonl"), data=str(tmp_path)).check_output()
+    Files("run", "-", str(tmp_path / "train.jsonl")).check_output()
+
+
 @pytest.mark.long
 def test_links_and_pipes_take_predictions_and_stay_what_they_are(trained, written, tmp_path):
     (tmp_path / "old.jsonl").write_text("old\n")

@@ -126,6 +126,7 @@ def test_a_header_is_suspected(tmp_path, headers, files):
         ("a\tr\tb\na\tr\tc\0\n", "line 2 has a NUL character, so it is no text"),
         ("a\tr\tb\n\na\tr\tc\n", "line 2 is blank"),
         (b"a\tr\tb\na\tr\tb\nc\tr\t\xff\xfe\n", r"line 3 is not UTF-8 .*; `iconv -f WINDOWS-1252"),
+        ("z\tr\tb\nb\tr\té\na\tr\té\n".encode("latin-1"), r"line 2 is not UTF-8"),
         ("\ufeffa\tr\tb\n".encode("utf-16-le"), r"line 1 is not UTF-8 .*; `iconv -f UTF-16 -t"),
         ("", r"train\.txt is empty"),
         ("\n\n", r"train\.txt is empty"),

@@ -98,7 +98,7 @@ def test_a_file_of_vectors_that_was_named_has_to_be_there(tmp_path, monkeypatch)
 def test_words_have_vectors_where_there_is_a_file(tmp_path, capsys):
     source = VectorFiles(str(tmp_path), ["glove/*.txt"], "fail", required=False)
     assert make(tmp_path, vectors=source).model_sizes["vectors"] is None
-    assert "Words of a new model start at random. There are no word vectors" in capsys.readouterr().out
+    assert "Words start at random, unless a checkpoint has them. There are no word vectors" in capsys.readouterr().out
     (tmp_path / "glove").mkdir()
     (tmp_path / "glove" / "some.txt").write_text("dog 1 2\nhome 3 4\n", encoding="utf-8")
     data = make(tmp_path, vectors=source)
@@ -112,7 +112,7 @@ def test_words_have_vectors_where_there_is_a_file(tmp_path, capsys):
     (tmp_path / "glove" / "some.txt").write_text("Hund 1 2\n", encoding="utf-8")
     capsys.readouterr()
     assert make(tmp_path, vectors=source).model_sizes["vectors"] is None
-    assert "Words of a new model start at random. some.txt has a vector for none of the" in capsys.readouterr().out
+    assert "Words start at random, unless a checkpoint has them. some.txt has a vector for none of the" in capsys.readouterr().out
     with pytest.raises(UserError, match=r"some\.txt has a vector for none of the .* task\.data\.vectors=null"):
         _ = make(tmp_path, vectors=replace(source, required=True)).model_sizes
 
