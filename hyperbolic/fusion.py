@@ -25,6 +25,9 @@ BACKEND = "inductor"  # of torch.compile
 # Inductor's limits of concatenations that get a kernel of their own, the second not in PyTorch 2.11: with 0 the kernels
 # that make the parts write them into the result; for a lift, the kernel of the sums of its rows.
 OPTIONS = {"max_pointwise_cat_inputs": 0, "max_complex_pointwise_cat_inputs": 0}
+# Of float64 points: no product is contracted with a sum, or the rounding errors that `numerics.ball_gap` adds up would
+# be those of other products. On a GPU this was not measured.
+EXACT = {"emulate_precision_casts": True}
 VERSIONS = 64  # structures of its arguments that a formula is compiled for: numbers may come in any number
 _messages: list[str] = []  # the one that :func:`warn_of_gpu` has shown
 Formula = Callable[..., Any]  # of tensors, None and numbers; to a tensor or a tuple of them
@@ -125,15 +128,19 @@ def _compile(fusion: Fusion, arguments: Sequence[Any]) -> Formula:
 
     # PyTorch counts versions by code: each structure of the arguments has one of its own
     formula.__code__ = formula.__code__.replace(co_name=fusion.name)
-    settings = options(fusion) if BACKEND == "inductor" else None  # another backend knows none of them
+    settings = None
+    if BACKEND == "inductor":  # another backend knows none of them
+        is_wide = any(isinstance(a, Tensor) and a.dtype is torch.float64 and a.dim() > 0 for a in arguments)
+        settings = options(fusion, EXACT if is_wide else {})
     return torch.compile(formula, fullgraph=True, backend=BACKEND, options=settings)
 
 
-def options(fusion: Fusion) -> dict[str, Any]:
-    """OPTIONS and the formula's own settings, those that this PyTorch has."""
+def options(fusion: Fusion, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """OPTIONS, the formula's own settings and others, those that this PyTorch has."""
     from torch._inductor import config  # a second that only those pay who compile
 
-    return {name: value for name, value in {**OPTIONS, **fusion.settings}.items() if hasattr(config, name)}
+    settings = {**OPTIONS, **fusion.settings, **(more or {})}
+    return {name: value for name, value in settings.items() if hasattr(config, name)}
 
 
 class _Fused(torch.autograd.Function):

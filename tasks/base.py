@@ -168,8 +168,10 @@ class Task(pl.LightningModule, abc.ABC):
             return
         # Lightning has divided each batch's loss by their number, and that of the processes by theirs
         batches = self.trainer.accumulate_grad_batches * self.trainer.world_size
-        weight = torch.as_tensor(self._weight, dtype=torch.float64, device=self.device)
-        total = float(self.trainer.strategy.reduce(weight, reduce_op="sum"))
+        total = float(self._weight)
+        if self.trainer.world_size > 1:
+            weight = torch.as_tensor(self._weight, dtype=torch.float64, device=self.device)
+            total = float(self.trainer.strategy.reduce(weight, reduce_op="sum"))
         scale, self._weight = batches / total if total else 0.0, None
         for parameter in self.parameters() if scale != 1 else ():
             if parameter.grad is not None:
@@ -183,6 +185,7 @@ class Task(pl.LightningModule, abc.ABC):
 
     def on_train_epoch_end(self) -> None:
         self._finish("train")
+        self.schedule.follow(self.trainer, self.metrics, self.select)  # before states are saved
 
     def on_validation_epoch_start(self) -> None:
         self._sums.pop("val", None)

@@ -197,6 +197,10 @@ class Checkpoints(Checkpoint):
 
     def on_fit_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         trainer.should_stop = self._stops
+        if trainer.is_global_zero:  # what is left of an earlier end of a run that goes on in its own folder
+            (self.folder / AVERAGE).unlink(missing_ok=True)
+            if (before := self.folder / BEFORE).exists():
+                os.replace(before, self.folder / BEST)
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.interruption.catch()
@@ -321,7 +325,8 @@ class Checkpoints(Checkpoint):
         if trainer.fit_loop.epoch_loop.batch_progress.is_last_batch or _stops_early(trainer):
             return True  # the end of the epoch saves
         every = trainer.val_check_batch
-        return bool(every and every != float("inf") and (batch_idx + 1) % every == 0 and trainer.enable_validation)
+        validates = trainer.fit_loop.epoch_loop._should_check_val_epoch()
+        return bool(every and every != float("inf") and (batch_idx + 1) % every == 0 and validates)
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best, "should_stop": self._stops, "cut": self._cut}

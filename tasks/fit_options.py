@@ -56,6 +56,10 @@ class FitOptions:
                 f"trainer.val_check_interval={interval} must be a whole number of batches, or a share of an epoch as "
                 "0.5, at most 1.0."
             )
+        if self.patience is not None and self.others.get("limit_val_batches", 1) == 0:
+            raise UserError(
+                f"trainer.patience={self.patience} counts validations, and trainer.limit_val_batches=0 has none."
+            )
         for name in ("limit_train_batches", "limit_test_batches"):
             more_than_0(name, self.others.get(name, 1))
         if self.max_steps == 0:

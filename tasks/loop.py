@@ -65,7 +65,8 @@ class EpochLoop(_TrainingEpochLoop):
         return self._validates and (every is None or (self.trainer.current_epoch + 1) % every == 0)
 
     def update_lr_schedulers(self, interval: str, update_plateau_schedulers: bool) -> None:
-        if self.trainer.lr_scheduler_configs:
+        """As Lightning's, but for a plateau, which a task follows by itself (`Schedule.follow`)."""
+        if self.trainer.lr_scheduler_configs and not update_plateau_schedulers:
             super().update_lr_schedulers(interval, update_plateau_schedulers)
 
     def on_run_start(self, data_fetcher: _DataFetcher) -> None:

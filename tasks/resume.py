@@ -225,6 +225,11 @@ def finished(checkpoint: dict[str, Any], max_epochs: int | None, max_steps: int)
     return STOPPED if stopped is True else None
 
 
+def is_cut(checkpoint: Mapping[str, Any]) -> bool:
+    """Whether trainer.max_steps ended the run within an epoch, at a validation, from where it cannot go on exactly."""
+    return checkpoint["callbacks"]["Checkpoints"].get("cut") is True
+
+
 def checkpoint_to_continue(
     resume: str, runs: Path, origin: Origin, max_epochs: int | None, max_steps: int
 ) -> dict[str, Any] | None:
@@ -239,8 +244,7 @@ def checkpoint_to_continue(
         checkpoint = read(Path(resume), setting, STATES["fit"])
         check_same(checkpoint, origin, CONTINUED, setting)
         check_unfinished(checkpoint, max_epochs, max_steps, setting)
-        is_cut = checkpoint["callbacks"]["Checkpoints"].get("cut") is True
-        if is_cut and finished(checkpoint, max_epochs, max_steps) is None:
+        if is_cut(checkpoint) and finished(checkpoint, max_epochs, max_steps) is None:
             raise UserError(
                 f"{setting}: trainer.max_steps ended that run within an epoch, at a validation, from where it cannot "
                 "go on as if it had not ended. Train again without trainer.resume."
@@ -257,9 +261,11 @@ def checkpoint_to_continue(
             if finished(checkpoint, max_epochs, max_steps) and record_of(checkpoint).exists():
                 continue
             unequal = differences(checkpoint, origin, TAKEN_UP)
-            if not unequal:
+            if not unequal and is_cut(checkpoint) and finished(checkpoint, max_epochs, max_steps) is None:
+                remark = remark or f"{setting}: begins anew, as {file} is from within an epoch, at a validation"
+            elif not unequal:
                 return checkpoint
-            if all(difference.startswith(OF_DATA) for difference in unequal):
+            elif all(difference.startswith(OF_DATA) for difference in unequal):
                 which = ", ".join(other_parts(origin.sha256, _sha256(checkpoint))) or unequal[0]
                 remark = remark or f"{setting}: begins anew, as {file} was trained with other data ({which})"
     if remark:

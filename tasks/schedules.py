@@ -1,6 +1,6 @@
 """How learning rates change over a run: a warm-up, then a schedule."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import pytorch_lightning as pl
@@ -30,7 +30,8 @@ class Schedule:
     constant: lr; linear: lr (1 - (t-1)/T); cosine: lr (1 + cos(pi (t-1)/T)) / 2;
     inverse_sqrt: lr min(t/w, sqrt(w/t));
     noam: lr d^-0.5 min(t^-0.5, t w^-1.5) (Vaswani et al. 2017, section 5.3), d = d_model;
-    plateau: lr, times `factor` after each `patience` + 1 validated epochs without a better selecting metric.
+    plateau: lr, times `factor` after each `patience` + 1 validated epochs without a better selecting metric, that of
+    an epoch's last validation.
 
     With a warm-up the first three begin at lr/w, rise to lr in w steps, and have T - w steps for the rest.
 
@@ -71,6 +72,8 @@ class Schedule:
             return optimizer
         if self.name == "plateau":
             epochs = trainer().check_val_every_n_epoch or 1  # from one validation to the next
+            if trainer().limit_val_batches == 0:
+                raise UserError("optim.schedule=plateau follows validations, and trainer.limit_val_batches=0 has none.")
             direction: Literal["max", "min"] = "max" if mode == "max" else "min"
             plateau = ReduceLROnPlateau(optimizer, direction, self.factor, self.patience, threshold=0.0)
             return {
@@ -79,6 +82,17 @@ class Schedule:
             }
         scheduler = self._by_step(optimizer, trainer)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def follow(self, trainer: pl.Trainer, metrics: Mapping[str, float], monitor: str) -> None:
+        """After a whole epoch with a validation, the step of a plateau, which the checkpoint of its end has then.
+
+        Lightning makes it after checkpoints are saved, and not at all in the epoch in which a run goes on.
+        """
+        for config in trainer.lr_scheduler_configs:
+            validated = config.reduce_on_plateau and (trainer.current_epoch + 1) % config.frequency == 0
+            if validated and trainer.fit_loop.epoch_loop._num_ready_batches_reached():
+                assert isinstance(config.scheduler, ReduceLROnPlateau)
+                config.scheduler.step(metrics[monitor])
 
     def _by_step(self, optimizer: Optimizer, trainer: Callable[[], pl.Trainer]) -> LRScheduler:
         w, d = self.warmup_steps, self.d_model or 1

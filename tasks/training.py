@@ -19,6 +19,7 @@ from tasks.base import Task, TaskData
 from tasks.checkpoints import BEFORE, BEST, LAST, Checkpoints, History, Patience
 from tasks.errors import Diverged, UserError
 from tasks.fit_options import FitOptions, more_than_0
+from tasks.folders import whole_file
 from tasks.interruption import ends_with_a_message
 from tasks.loggers import log_settings
 from tasks.machine import build_kernels, choose_kernels, choose_threads
@@ -151,7 +152,8 @@ def _conclude(
     validated = task.select in newest and newest["step"] == trainer.global_step
     if not validated and validates:  # max_steps came between two validations
         if watchers.checkpoints.best and trainer.is_global_zero:
-            shutil.copyfile(states / BEST, states / BEFORE)  # with which a longer run goes on
+            with whole_file(states / BEFORE) as part:  # with which a longer run goes on
+                shutil.copyfile(states / BEST, part)
         trainer.validate(task, datamodule=data, verbose=False)
 
 

@@ -83,6 +83,38 @@ def test_a_run_that_its_steps_ended_at_a_validation_within_an_epoch_does_not_go_
     longer = short(tmp_path / "longer", *words, f"trainer.resume={part.record_path.parent}", "trainer.max_epochs=4")
     assert longer.code == 1
     assert "trainer.max_steps ended that run within an epoch, at a validation" in longer.err
+    auto = short(tmp_path / "part", *words, "trainer.resume=auto", "trainer.max_epochs=4")
+    assert "begins anew, as " in auto.out
+    assert same_end(short(tmp_path / "whole", *words, "trainer.max_epochs=4"), auto)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("words", [("trainer.max_epochs=2",), ("trainer.max_steps=6",)])
+def test_a_plateau_goes_on_from_the_end_of_an_epoch_and_from_within_one(tmp_path, words):
+    """The rate falls after each epoch but the first, which is the best."""
+    plateau = ("optim.schedule=plateau", "optim.plateau.factor=0.1", "optim.lr=1.0e-12")
+    part = short(tmp_path / "part", *plateau, *words)
+    longer = short(tmp_path / "longer", *plateau, f"trainer.resume={part.record_path.parent}", "trainer.max_epochs=4")
+    whole = short(tmp_path / "whole", *plateau, "trainer.max_epochs=4")
+    assert same_end(whole, longer)
+    rows = list(csv.DictReader((whole.record_path.parent / "history.csv").open()))
+    assert len({row["lr"] for row in rows}) == 3
+
+
+@pytest.mark.long
+def test_a_run_that_goes_on_in_its_own_folder_keeps_the_best_state_of_a_whole_one(tmp_path):
+    """What stands in for the best state of a run that max_steps ended is of that end alone."""
+    words = ("optim.schedule=constant", "seed=5")
+    there = f"hydra.run.dir={tmp_path}/run"
+    for steps in (6, 10):
+        resume = [f"trainer.resume={tmp_path}/run"] if steps > 6 else []
+        part = short(tmp_path / "out", *words, there, *resume, f"trainer.max_steps={steps}")
+        assert part.code == 0, part.err
+    states = tmp_path / "run" / "checkpoints"
+    assert torch.load(states / "before.ckpt")["global_step"] == 8
+    longer = short(tmp_path / "out", *words, there, f"trainer.resume={tmp_path}/run", "trainer.max_epochs=4")
+    assert not (states / "before.ckpt").exists()
+    assert same_end(short(tmp_path / "whole", *words, "trainer.max_epochs=4"), longer)
 
 
 @pytest.mark.long

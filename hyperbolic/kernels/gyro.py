@@ -12,6 +12,7 @@ Every function is made of operations without side effects and has derivatives of
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -37,8 +38,18 @@ def constants(x: Tensor, margin: float = 0.0) -> Constants:
     Raises:
         TypeError: half precision.
     """
-    bound = 1 - max(margin, limit(BALL_EPS, x.dtype))
-    return Constants(bound, 1 - bound * bound, math.atanh(bound), margin > 0)
+    return _within(max(margin, limit(BALL_EPS, x.dtype)), True) if margin > 0 else _of_dtype(x.dtype)
+
+
+def _within(margin: float, clips: bool) -> Constants:
+    bound = 1 - margin
+    return Constants(bound, 1 - bound * bound, math.atanh(bound), clips)
+
+
+# torch.compile(dynamic=True) would make variables of these numbers.
+_of_dtype: Callable[[torch.dtype], Constants] = torch.compiler.assume_constant_result(
+    lambda dtype: _within(limit(BALL_EPS, dtype), False)
+)
 
 
 def _dot(x: Tensor, y: Tensor) -> Tensor:

@@ -44,7 +44,7 @@ class MobiusLinear(PointLayer):
     def forward(self, x: Tensor) -> Tensor:
         space = self.manifold
         y = space.expmap0(nn.functional.linear(space.logmap0(x), self.weight))
-        key: Tensor = space.expmap(y, space.transp0(y, space.logmap0(self.bias)))
+        key: Tensor = space.expmap(y, space.transp0(y, space.logmap0(self.inside(self.bias))))
         return key
 
 

@@ -125,7 +125,7 @@ class Linear(ConstantLayer):
         scale = preset.scale if scale is None else scale
         self.offset = offset = 1.1 if offset is None else offset
         check_sizes(self, d_in, d_out)
-        if scale <= 0 or offset <= 1 or heads < 1:
+        if not 0 < scale < math.inf or not 1 < offset < math.inf or heads < 1:
             raise ValueError(
                 f"{name_of(self)}: needs scale > 0, offset > 1 (units of 1/sqrt(c)) and heads >= 1, got "
                 f"scale={scale}, offset={offset}, heads={heads}"

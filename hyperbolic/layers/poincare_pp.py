@@ -105,7 +105,8 @@ class Concat(PointLayer):
         check_features(self, features)
         out = self.affine(beta_concat(x, self.manifold))
         if features is not None and self.feature_bias is not None:
-            for term in self.manifold.mobius_scalar(features.unsqueeze(-1), self.feature_bias).unbind(-2):
+            points = self.inside(self.feature_bias)
+            for term in self.manifold.mobius_scalar(features.unsqueeze(-1), points).unbind(-2):
                 out = self.manifold.mobius_add(out, term)
         result: Tensor = out
         return result

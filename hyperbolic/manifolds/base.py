@@ -235,7 +235,8 @@ class Manifold(geoopt.Manifold, abc.ABC):
         return False, f"the point leaves the space by {gap[~inside].max():.2g}"
 
     def extra_repr(self) -> str:
-        return f"c={float(self.c.detach()):.6g}" + (", learned" if self.learn_c else "")
+        c = self.start_c if self.c.is_meta else float(self.c.detach())
+        return f"c={c:.6g}" + (", learned" if self.learn_c else "")
 
 
 class HyperbolicManifold(Manifold):

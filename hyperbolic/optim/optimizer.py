@@ -201,6 +201,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
                 self._step_curved(some, group)
             for some, group in groups:
                 self._step_flat([(p, g, self.state[p]) for p, g in some.items() if manifold_of(p) is None], group)
+        torch.autograd.graph.increment_version(list(grads))  # kernels that take addresses leave it as it was
         for p, gradient in grads.items():
             if gradient.rows is None and _learns_c(p):  # c has moved after them; rows of tables: when they are used
                 _project(p)

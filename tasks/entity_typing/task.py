@@ -79,9 +79,11 @@ class EntityTypingTask(Task):
             loss = self.training_loss(x, targets)
             return Step(loss, {"examples": len(targets), "loss": loss.detach() * len(targets)})
         logits, groups = self.model.classifier(x), self.model.groups
-        sums = {"examples": len(targets), **self.loss_sums(logits, targets)}
-        loss = self._loss(sums, len(targets))
-        sums |= typing_sums(self.predictions(logits.sigmoid()), targets, groups, GRANULARITIES)
+        with torch.autocast(logits.device.type, enabled=False):  # half precision does not count beyond 256
+            logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+            sums = {"examples": len(targets), **self.loss_sums(logits, targets)}
+            loss = self._loss(sums, len(targets))
+            sums |= typing_sums(self.predictions(logits.sigmoid()), targets, groups, GRANULARITIES)
         return Step(loss, sums)
 
     def training_loss(self, x: Tensor, targets: Tensor) -> Tensor:

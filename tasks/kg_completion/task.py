@@ -92,7 +92,8 @@ class LinkPredictionTask(Task):
             raise UserError(f"task.module.objective={self.options.objective} needs task.data.examples={needed}.")
         weights = self._weights(h, r, batch["t"]) if self.options.subsampling else None
         if self.options.objective == "all_bce":
-            rows = torch.arange(len(h), device=h.device).repeat_interleave(batch["offsets"].diff())
+            rows = torch.arange(len(h), device=h.device)
+            rows = rows.repeat_interleave(batch["offsets"].diff(), output_size=len(batch["answers"]))
             loss = losses.all_bce(self.model(h, r), rows, batch["answers"], self.options.smoothing)
         elif (negatives := self.options.negatives) is None:
             loss = losses.mean(F.cross_entropy(self.model(h, r), batch["t"], reduction="none"), weights)

@@ -3,8 +3,11 @@
 import re
 
 import pytest
+import torch
 
 from hyperbolic.geometry import GEOMETRIES
+from hyperbolic.layers import mobius
+from hyperbolic.manifolds import PoincareBall
 from tests.layers.test_guard import SIZED, cases, geometry
 
 
@@ -22,3 +25,8 @@ def test_settings_are_shown(name):
     assert "fn=tanh" in repr(g.activation("tanh"))
     assert re.search(r"d=3, n_classes=7", repr(g.logits(3, 7)))
     assert "bidirectional=True" in repr(g.gru(3, 5, bidirectional=True))
+
+
+def test_a_layer_without_memory_is_shown():
+    with torch.device("meta"):
+        assert "PoincareBall(c=2)" in repr(mobius.Linear(PoincareBall(2.0), 3, 4))

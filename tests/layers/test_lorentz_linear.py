@@ -121,6 +121,8 @@ def test_mistakes_are_named():
     for options, message in (
         ({"variant": "code"}, "variant: unknown value 'code'; available: paper, kg, gcn, mt"),
         ({"scale": 0.0}, "scale > 0"),
+        ({"scale": math.nan}, "scale > 0"),
+        ({"offset": math.inf}, "offset > 1"),
         ({"offset": 1.0}, "offset > 1"),
         ({"heads": 0}, "heads >= 1"),
         ({"activation": "gelu"}, "unknown nonlinearity"),

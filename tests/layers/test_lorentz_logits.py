@@ -141,3 +141,12 @@ def test_small_batches_and_strides(kind, batch):
     assert out.shape == (batch, 7, 4)
     torch.testing.assert_close(out, layer(x.contiguous()))
     out.sum().backward()
+
+
+def test_a_zero_normal_of_a_large_curvature_has_gradients():
+    layer = lorentz.HyperplaneLogits(Lorentz(20.0), 3, 4)
+    with torch.no_grad():
+        layer.a[0] = 0
+    x = layer.manifold.random(6, 3).requires_grad_()
+    layer(x).square().sum().backward()
+    assert all(t.grad.isfinite().all() for t in (x, *layer.parameters()))

@@ -94,6 +94,14 @@ def test_in_the_flat_limit_it_is_the_gru_of_pytorch():
     torch.testing.assert_close(net(x)[0], peer(x)[0], **tolerance(F64, "limit"))
 
 
+def test_one_compilation_serves_every_size():
+    cell = mobius.GRUCell(PoincareBall(2.0), 3, 4)
+    compiled = torch.compile(cell, fullgraph=True, dynamic=True, backend="aot_eager")
+    for n in (5, 7):
+        x, h = cell.manifold.random(n, 3), cell.manifold.random(n, 4)
+        torch.testing.assert_close(compiled(x, h), cell(x, h))
+
+
 def test_it_is_chosen_by_an_option_of_the_geometry():
     g = make_geometry("poincare", "PoincareBall", "mobius", c=1.0, options={"GRU": {"variant": "hypera"}})
     assert g.gru(3, 4).variant == "hypera"

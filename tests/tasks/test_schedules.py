@@ -18,7 +18,7 @@ from tests.cli import SHORT, toy
 def rates(schedule: Schedule, steps: int, values: list[float] | None = None) -> list[float]:
     """Of each of so many steps; values: of the validation metric after each, for a plateau."""
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.5)
-    trainer = SimpleNamespace(estimated_stepping_batches=steps, check_val_every_n_epoch=1)
+    trainer = SimpleNamespace(estimated_stepping_batches=steps, check_val_every_n_epoch=1, limit_val_batches=1.0)
     configured = schedule.configure(optimizer, lambda: trainer, "val/accuracy", "max")
     scheduler = configured["lr_scheduler"]["scheduler"] if isinstance(configured, dict) else None
     history = []
@@ -80,6 +80,13 @@ def test_a_run_with_a_plateau_and_least_epochs(tmp_path):
     rows = (result.record_path.parent / "history.csv").read_text().splitlines()
     column = rows[0].split(",").index("lr")
     assert [float(row.split(",")[column]) for row in rows[1:]] == pytest.approx([1e-12, 1e-12, 1e-13, 1e-14])
+
+
+@pytest.mark.parametrize("word", ["optim.schedule=plateau", "trainer.patience=1"])
+def test_what_follows_validations_is_refused_without_them(tmp_path, word):
+    result = toy(tmp_path, *SHORT, word, "trainer.limit_val_batches=0")
+    assert result.code == 1
+    assert "validations, and trainer.limit_val_batches=0 has none" in result.err
 
 
 @pytest.fixture
@@ -182,7 +189,7 @@ def test_the_mean_of_points_whose_curvature_was_learned_meanwhile(tmp_path):
 @pytest.mark.parametrize("schedule", [Schedule("plateau"), Schedule("noam", 5, 16), Schedule("constant", 5)])
 def test_the_state_of_a_schedule_has_the_kinds_of_a_fresh_one(schedule):
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(2))], lr=1.0)
-    trainer = SimpleNamespace(check_val_every_n_epoch=1, estimated_stepping_batches=10)
+    trainer = SimpleNamespace(check_val_every_n_epoch=1, estimated_stepping_batches=10, limit_val_batches=1.0)
     scheduler = schedule.configure(optimizer, lambda: trainer, "val/loss", "min")["lr_scheduler"]["scheduler"]
     fresh = copy.deepcopy(scheduler.state_dict())
     for _ in range(3):

@@ -69,7 +69,7 @@ class Logits(Operator):
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
         """By tiles of slopes that stay in the cache."""
         (x, w, scale, logits), grad, needs = ctx.saved_tensors, grad.contiguous(), ctx.needs_input_grad
-        inverse, grad_scale = 1 / scale, torch.zeros_like(scale)
+        inverse, grad_scale = (1 / scale).clamp_max(torch.finfo(scale.dtype).max), torch.zeros_like(scale)
         grad_x, grad_w = (torch.zeros_like(t) if need else None for t, need in zip((x, w), needs[:2], strict=True))
         rows, columns = min(_ROWS, len(x)), min(_COLUMNS, len(w))
         buffer = x.new_empty(rows * columns)

@@ -273,7 +273,8 @@ def gru_backward(
         g_state += tl.where(active, 0.0, whole) + state_log * g_v
         g_gap += tl.where(active, 0.0, whole_gap) + artanhc_slope(state_gap, state_log) * dot(g_v, state)
         # results, gates one after another
-        at_r, next_gate = ((cell * 3 * B + b) * T + position) * H + h[None, :], B * T * H
+        at_r = ((cell * 3 * B + b) * T + position) * H + h[None, :]
+        next_gate = (cell * 0 + B) * T * H  # int64, as cell is
         to = (g_q_ptr, into_ptr, g_y_ptr)
         g_scale = leave_gate(*to, at_r, at_y, live, g_q_r, v, y_r, scale, g_u_r, g_u_r_gap)
         g_scale += leave_gate(*to, at_r + next_gate, at_y + H, live, g_q_z, v, y_z, scale, g_u_z, g_u_z_gap)

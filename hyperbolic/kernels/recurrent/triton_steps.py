@@ -14,7 +14,7 @@ import triton.language as tl
 from hyperbolic.kernels.gyro import constants
 from hyperbolic.numerics import BALL_EPS
 
-_LIMITS = constants(torch.empty(0))
+_LIMITS = constants(torch.empty(0, dtype=torch.float32))
 BOUND = tl.constexpr(_LIMITS.bound)
 LEAST = tl.constexpr(_LIMITS.least_gap)
 LONGEST = tl.constexpr(_LIMITS.longest)
