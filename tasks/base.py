@@ -185,7 +185,6 @@ class Task(pl.LightningModule, abc.ABC):
 
     def on_train_epoch_end(self) -> None:
         self._finish("train")
-        self.schedule.follow(self.trainer, self.metrics, self.select)  # before states are saved
 
     def on_validation_epoch_start(self) -> None:
         self._sums.pop("val", None)

@@ -225,6 +225,8 @@ class Checkpoints(Checkpoint):
             raise Stop
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        task = as_task(module)
+        task.schedule.follow(trainer, task.metrics, task.select)  # after History has the rate, and before it is saved
         if self.average_last:
             self._save(trainer, EPOCH.format(_epoch(trainer)), weights_only=True)
             if trainer.is_global_zero:

@@ -73,13 +73,13 @@ def test_settings_that_do_not_fit_are_named(settings, message):
 
 def test_a_run_with_a_plateau_and_least_epochs(tmp_path):
     result = toy(
-        tmp_path, *SHORT, "optim.schedule=plateau", "optim.plateau.factor=0.1", "optim.lr=1.0e-12",
+        tmp_path, *SHORT, "optim.schedule=plateau", "optim.plateau.factor=0.1", "optim.lr=1.0e-5", "optim.rule=sgd",
         "trainer.max_epochs=9", "trainer.min_epochs=4", "trainer.patience=1",
     )  # fmt: skip
     assert result.code == 0, result.err
     rows = (result.record_path.parent / "history.csv").read_text().splitlines()
     column = rows[0].split(",").index("lr")
-    assert [float(row.split(",")[column]) for row in rows[1:]] == pytest.approx([1e-12, 1e-12, 1e-13, 1e-14])
+    assert [float(row.split(",")[column]) for row in rows[1:]] == pytest.approx([1e-5, 1e-5, 1e-6, 1e-7], rel=1e-6, abs=0)
 
 
 @pytest.mark.parametrize("word", ["optim.schedule=plateau", "trainer.patience=1"])
