@@ -101,8 +101,8 @@ def check(cfg: DictConfig) -> dict[str, Any]:
     if unknown := [key for key, value in flat(values).items() if f"{OUTSIDE}/" in str(value)]:
         key = "data.dir" if "data.dir" in unknown else unknown[0]
         raise ConfigError(
-            f"{key}={brief(flat(values)[key])}: a checkpoint does not keep where this is: it has no absolute path, and "
-            f"others from the folder in which its run was started. Say where it is with {key}=..."
+            f"{key}={brief(flat(values)[key])}: a checkpoint keeps no absolute paths, and others relative to the "
+            f"folder in which its run was started, where this one was not found. Say where it is with {key}=..."
             f"{' (--data FOLDER of a script)' if key == 'data.dir' else ''}"
         )
     for name in ("geometry", "geometry.parts", "encoder"):

@@ -159,14 +159,17 @@ def offer(checkpoint: Mapping[str, Any], setting: str, everything: bool, portabl
 
 
 def _from_here(data: Any, file: Path) -> Any:
-    """The node `data` of a checkpoint, whose folder, where it was named from another one than this, is looked for from
-    the one in which Hydra noted that the run was started, and is else one outside."""
+    """The node `data` of a checkpoint, whose folder, where its name is relative, is looked for from the folder in which
+    Hydra noted that the run was started, then from this one, and is else one outside."""
     place = data.get("dir") if isinstance(data, Mapping) else None
-    if not isinstance(place, str) or Path(place).exists() or place.startswith(f"{OUTSIDE}/"):
+    if not isinstance(place, str) or Path(place).is_absolute() or re.match("<.*>(/|$)", place):  # a place, or OUTSIDE
         return data
     start = _noted(file, "hydra.yaml", "hydra", "runtime", "cwd")
-    there = Path(start, place) if isinstance(start, str) else None
-    return {**data, "dir": str(there) if there and _is_that_path(str(there), place) else f"{OUTSIDE}/{place}"}
+    there = Path(start, place) if isinstance(start, str) and start.isprintable() and "${" not in start else None
+    if there and there.is_absolute() and there.exists():
+        is_here = Path(place).exists() and there.samefile(place)
+        return data if is_here else {**data, "dir": str(there)}
+    return data if Path(place).exists() else {**data, "dir": f"{OUTSIDE}/{place}"}
 
 
 def _with_later(task: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -56,7 +56,7 @@ class Task(pl.LightningModule, abc.ABC):
         if select_mode == "max" and metric in LOWEST_IS_BEST:
             raise UserError(f"task.module.select={select} is best where it is lowest; add task.module.select_mode=min.")
         if select_mode == "min" and HIGHEST_IS_BEST.fullmatch(metric):
-            raise UserError(f"task.module.select={select} is best where it is highest; take select_mode=max.")
+            raise UserError(f"task.module.select={select} is best where it is highest, with select_mode=max.")
         self.model = model
         self.optimizer = optimizer
         self.select, self.select_mode = select, select_mode
@@ -168,10 +168,11 @@ class Task(pl.LightningModule, abc.ABC):
             return
         # Lightning has divided each batch's loss by their number, and that of the processes by theirs
         batches = self.trainer.accumulate_grad_batches * self.trainer.world_size
-        total = float(self._weight)
         if self.trainer.world_size > 1:
             weight = torch.as_tensor(self._weight, dtype=torch.float64, device=self.device)
             total = float(self.trainer.strategy.reduce(weight, reduce_op="sum"))
+        else:
+            total = float(self._weight)
         scale, self._weight = batches / total if total else 0.0, None
         for parameter in self.parameters() if scale != 1 else ():
             if parameter.grad is not None:

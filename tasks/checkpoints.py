@@ -197,13 +197,13 @@ class Checkpoints(Checkpoint):
 
     def on_fit_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         trainer.should_stop = self._stops
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        self.interruption.catch()
         if trainer.is_global_zero:  # what is left of an earlier end of a run that goes on in its own folder
             (self.folder / AVERAGE).unlink(missing_ok=True)
             if (before := self.folder / BEFORE).exists():
                 os.replace(before, self.folder / BEST)
-
-    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        self.interruption.catch()
 
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.interruption.release()

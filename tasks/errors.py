@@ -121,7 +121,8 @@ def whole(name: str, value: Any, least: int) -> int:
 
 def number(name: str, value: Any, least: float = 0.0) -> float:
     """`value` if it is a number of at least `least`."""
-    _require(_is_number(value) and least <= value < math.inf, name, value, f"a number of at least {least:g}")
+    requirement = f"a number of at least {least:g}, and not infinite"
+    _require(_is_number(value) and least <= value < math.inf, name, value, requirement)
     return value
 
 

@@ -98,8 +98,8 @@ class Files:
                 raise UserError(f"output={output} is the {key}, which would be overwritten; name another file.")
         if self.data is not None and output.exists() and output.resolve().is_relative_to(Path(self.data).resolve()):
             raise UserError(
-                f"output={output} is a file of the data (data.dir={self.data}), which would be overwritten; name a new "
-                "one, or one in another folder."
+                f"output={output} is there already, in the folder of the data (data.dir={self.data}), and would be "
+                "overwritten; name a new file, or one in another folder."
             )
         if (suffix := ending(output)) in TABLES:
             raise UserError(

@@ -239,3 +239,12 @@ def test_hybonets_scores_are_one_graph(graphs):
     torch.testing.assert_close(actual, expected)
     for a, e in zip(gradients, torch.autograd.grad(expected.square().sum(), leaves), strict=True):
         torch.testing.assert_close(a, e)
+
+
+def test_float64_points_are_compiled_without_contracted_products(monkeypatch):
+    settings = []
+    monkeypatch.setattr(torch, "compile", lambda formula, **options: settings.append(options["options"]))
+    c = torch.tensor(1.0, dtype=torch.float64)
+    for dtype in (torch.float32, torch.float64):
+        fusion._compile(fusion.Fusion("sum", torch.add), [torch.ones(3, dtype=dtype), c])
+    assert [each.get("emulate_precision_casts", False) for each in settings] == [False, True]

@@ -13,6 +13,7 @@ from hyperbolic.geometry import make_geometry
 from hyperbolic.layers import mobius
 from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
 from hyperbolic.optim import RiemannianAdam, RiemannianOptimizer, RiemannianSGD, parameter_groups
+from tests.kernels.paths import path
 
 CURVED = [PoincareBall, Lorentz, Klein]
 
@@ -193,6 +194,19 @@ def test_one_number_of_each_of_stacked_tensors_is_clipped_alone():
     p.grad = torch.tensor([4.0, -0.5, -2.0], dtype=torch.float64)
     RiemannianOptimizer([{"params": [p], "stacked": 1}], rule="sgd", lr=1.0, max_grad_norm=1.0, clip="tensor").step()
     assert p.tolist() == [-1.0, 0.5, 1.0]
+
+
+@pytest.mark.parametrize("mode", ["fast", "plain"])
+def test_a_graph_from_before_a_step_is_not_gone_back_through(mode):
+    """As PyTorch's optimisers have it: with the parameters of now its gradients would be others'."""
+    ball = PoincareBall()
+    p = ManifoldParameter(ball.random(200, 4), manifold=ball)
+    with path(mode):
+        loss = p.square().sum()
+        loss.backward(retain_graph=True)
+        RiemannianAdam([p]).step()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
 
 
 def test_vectors_differ_from_matrices_in_what_is_said_of_them():

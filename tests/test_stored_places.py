@@ -48,7 +48,7 @@ def test_neither_checkpoint_nor_record_keeps_a_folder_of_this_machine(tmp_path, 
     state = shutil.copy(run / "checkpoints" / "best.ckpt", tmp_path)
     refused = call("mode=test", f"checkpoint={state}", *QUIET, *places(tmp_path))
     assert refused.code == 1
-    assert "data.dir='<outside>/my_pairs': a checkpoint does not keep where this is" in refused.err
+    assert "data.dir='<outside>/my_pairs': a checkpoint keeps no absolute paths" in refused.err
     assert "data.dir=..." in refused.err
     tested = call("mode=test", f"checkpoint={state}", f"data.dir='{pairs}'", *QUIET, *places(tmp_path))
     assert tested.code == 0, tested.err
@@ -75,7 +75,10 @@ def test_a_relative_folder_is_one_below_that_in_which_the_run_was_started(tmp_pa
     assert stored._from_here({"dir": "pairs"}, state) == {"dir": f"{tmp_path}/home/pairs"}
     monkeypatch.chdir(tmp_path / "home")
     assert stored._from_here({"dir": "pairs"}, state) == {"dir": "pairs"}
-    assert stored._from_here({"dir": None}, state) == {"dir": None}
+    for node in ({"dir": None}, {"dir": "<paths.data_dir>/pairs"}, {"dir": "<outside>/pairs"}, None):
+        assert stored._from_here(node, state) == node
+    monkeypatch.chdir(tmp_path)
+    assert stored._from_here({"dir": "."}, state) == {"dir": f"{tmp_path}/home"}
 
 
 @pytest.mark.long

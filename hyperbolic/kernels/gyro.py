@@ -12,7 +12,6 @@ Every function is made of operations without side effects and has derivatives of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -46,10 +45,13 @@ def _within(margin: float, clips: bool) -> Constants:
     return Constants(bound, 1 - bound * bound, math.atanh(bound), clips)
 
 
-# torch.compile(dynamic=True) would make variables of these numbers.
-_of_dtype: Callable[[torch.dtype], Constants] = torch.compiler.assume_constant_result(
-    lambda dtype: _within(limit(BALL_EPS, dtype), False)
-)
+def _of_dtype(dtype: torch.dtype) -> Constants:
+    return _within(limit(BALL_EPS, dtype), False)
+
+
+# As torch.compiler.assume_constant_result does, which imports Dynamo for two seconds: torch.compile(dynamic=True) would
+# make variables of these numbers.
+_of_dtype._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _dot(x: Tensor, y: Tensor) -> Tensor:

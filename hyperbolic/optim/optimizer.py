@@ -53,7 +53,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             the steps of the tensor). Rows are those of a sparse gradient, else those named to :meth:`touch`, else
             those whose gradient is not zero. False: a sparse gradient means the same as the dense one.
         stabilize: every so many steps project points, and move their momenta along (None: never; every update
-            already ends with a projection of the point).
+            already ends with a projection of the point, and where kernels on a GPU make it, of the momentum).
         max_radius: keep points within that distance of the origin: what a step moves further is moved back along
             the geodesic from there, its momentum with it (None: as far as the manifold allows).
         max_grad_norm: clip gradients to this norm (None: no clipping).

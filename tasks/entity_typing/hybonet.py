@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from hyperbolic.geometry import ChangeGeometry, Geometry
+from tasks.encoders import make_encoder
 from tasks.entity_typing.points import AttentionWeights, TextNetwork, WordPoints
 from tasks.word_vectors import WordVectors
 
@@ -48,7 +49,7 @@ class HyboNet(TextNetwork):
         inner, attention, concat = parts["encoder"], parts["attention"], parts["concat"]
         super().__init__(attention, mask_padding)
         self.words = WordPoints(words, inner, input_dropout)
-        self.context = encoder(geometry=inner, d_in=words.d, d_hidden=d, streams=1)
+        self.context, _ = make_encoder(encoder, inner.manifold, geometry=inner, d_in=words.d, d_hidden=d, streams=1)
         self.centroid = inner.centroid()
         self.to_attention = ChangeGeometry(inner, attention)
         self.context_attention = attention.attention(d, n_positions=2 * max_context + 2, score="squared")

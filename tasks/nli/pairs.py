@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tasks.column_names import guess_columns, list_names
 from tasks.reading import Fault, bounded_lines
 from tasks.rows import parse_object, pick_fields, read_examples, read_new_rows, read_records
-from tasks.separators import named_columns
+from tasks.separators import is_csv, named_columns
 from tasks.split_column import SPLIT, Row, rows_with_splits
 
 NO_LABEL = ("-", "-1")  # annotators did not agree: SNLI and MultiNLI write the first, copies of them the second
@@ -78,7 +78,7 @@ def read_inputs(lines: Iterable[bytes], name: str) -> Iterator[Pair]:
     over, and a note says where the first line looks like a header. name: of the stream, for messages. Raises UserError,
     which names the line."""
     forms = 'Each line is premise <tab> hypothesis, or a JSON object {"premise": "...", "hypothesis": "..."}'
-    if Path(name).suffix == ".csv":
+    if is_csv(Path(name)):
         forms += "; a table .csv has a first line that names the columns premise and hypothesis"
     return read_examples(_note_header(lines, name), name, _input, "pairs", forms)
 

@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from hyperbolic.geometry import ChangeGeometry, Geometry
+from tasks.encoders import make_encoder
 from tasks.errors import UserError, whole
 from tasks.text import PAD
 
@@ -51,7 +52,7 @@ class Translator(nn.Module):
             )
         self.source_embedding = source.embedding(n_source, d, padding_idx=PAD)
         self.target_embedding = target.embedding(n_target, d, padding_idx=PAD)
-        self.encoder = encoder(geometry=source, d_in=d, d_hidden=d, streams=1)
+        self.encoder, _ = make_encoder(encoder, source.manifold, geometry=source, d_in=d, d_hidden=d, streams=1)
         self.decoder = kind.decoder(geometry=target, d_in=d, d_hidden=d, **settings)
         self.to_decoder = ChangeGeometry(source, target)
         self.to_classifier = ChangeGeometry(target, classifier)

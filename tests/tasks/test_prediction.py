@@ -160,7 +160,7 @@ def test_a_checkpoint_is_not_overwritten(trained):
 
 def test_a_file_of_the_data_is_not_overwritten(tmp_path):
     (tmp_path / "train.jsonl").write_text("{}")
-    with pytest.raises(UserError, match=r"train\.jsonl is a file of the data \(data\.dir=.*; name a new one"):
+    with pytest.raises(UserError, match=r"train\.jsonl is there already, in the folder of the data \(data\.dir="):
         Files("run", "-", str(tmp_path / "train.jsonl"), data=str(tmp_path)).check_output()
     Files("run", "-", str(tmp_path / "answers.jsonl"), data=str(tmp_path)).check_output()
     Files("run", "-", str(tmp_path / "train.jsonl")).check_output()

@@ -182,7 +182,7 @@ def test_the_parts_add_up_and_relations_csv_has_them(tmp_path, ties):
         ({"top_k": 0}, r"task\.module\.top_k must be"),
         ({"select": "val/accuracy"}, r"task\.module\.select must be one of val/mean_rank"),
         ({"select": "val/mean_rank"}, r"val/mean_rank is best where it is lowest; add task\.module\.select_mode=min"),
-        ({"select_mode": "min"}, r"val/mrr is best where it is highest; take select_mode=max"),
+        ({"select_mode": "min"}, r"val/mrr is best where it is highest, with select_mode=max"),
     ],
 )
 def test_settings_that_cannot_be_name_their_key(changes, message):
