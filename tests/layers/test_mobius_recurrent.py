@@ -94,6 +94,7 @@ def test_in_the_flat_limit_it_is_the_gru_of_pytorch():
     torch.testing.assert_close(net(x)[0], peer(x)[0], **tolerance(F64, "limit"))
 
 
+@pytest.mark.long
 def test_one_compilation_serves_every_size():
     cell = mobius.GRUCell(PoincareBall(2.0), 3, 4)
     compiled = torch.compile(cell, fullgraph=True, dynamic=True, backend="aot_eager")
