@@ -162,7 +162,7 @@ def _from_here(data: Any, file: Path) -> Any:
     """The node `data` of a checkpoint, whose folder, where its name is relative, is looked for from the folder in which
     Hydra noted that the run was started, then from this one, and is else one outside."""
     place = data.get("dir") if isinstance(data, Mapping) else None
-    if not isinstance(place, str) or Path(place).is_absolute() or re.match("<.*>(/|$)", place):  # a place, or OUTSIDE
+    if not isinstance(place, str) or Path(place).is_absolute() or place.startswith("<"):  # a place, or OUTSIDE
         return data
     start = _noted(file, "hydra.yaml", "hydra", "runtime", "cwd")
     there = Path(start, place) if isinstance(start, str) and start.isprintable() and "${" not in start else None

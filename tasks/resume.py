@@ -225,9 +225,11 @@ def finished(checkpoint: dict[str, Any], max_epochs: int | None, max_steps: int)
     return STOPPED if stopped is True else None
 
 
-def is_cut(checkpoint: Mapping[str, Any]) -> bool:
-    """Whether trainer.max_steps ended the run within an epoch, at a validation, from where it cannot go on exactly."""
-    return checkpoint["callbacks"]["Checkpoints"].get("cut") is True
+def _is_cut(checkpoint: dict[str, Any], max_epochs: int | None, max_steps: int) -> bool:
+    """Whether there is more to train, but trainer.max_steps ended the run within an epoch, at a validation, from where
+    it cannot go on exactly."""
+    cut = checkpoint["callbacks"]["Checkpoints"].get("cut") is True
+    return cut and finished(checkpoint, max_epochs, max_steps) is None
 
 
 def checkpoint_to_continue(
@@ -244,7 +246,7 @@ def checkpoint_to_continue(
         checkpoint = read(Path(resume), setting, STATES["fit"])
         check_same(checkpoint, origin, CONTINUED, setting)
         check_unfinished(checkpoint, max_epochs, max_steps, setting)
-        if is_cut(checkpoint) and finished(checkpoint, max_epochs, max_steps) is None:
+        if _is_cut(checkpoint, max_epochs, max_steps):
             raise UserError(
                 f"{setting}: trainer.max_steps ended that run within an epoch, at a validation, from where it cannot "
                 "go on as if it had not ended. Train again without trainer.resume."
@@ -261,7 +263,7 @@ def checkpoint_to_continue(
             if finished(checkpoint, max_epochs, max_steps) and record_of(checkpoint).exists():
                 continue
             unequal = differences(checkpoint, origin, TAKEN_UP)
-            if not unequal and is_cut(checkpoint) and finished(checkpoint, max_epochs, max_steps) is None:
+            if not unequal and _is_cut(checkpoint, max_epochs, max_steps):
                 remark = remark or f"{setting}: begins anew, as {file} is from within an epoch, at a validation"
             elif not unequal:
                 return checkpoint
