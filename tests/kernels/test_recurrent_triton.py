@@ -153,4 +153,5 @@ def test_launches_on_a_gpu(kind):
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True) as profile:
         both()
     kernels = [e.name for e in profile.events() if e.device_type == torch.autograd.DeviceType.CUDA]
-    assert len(kernels) <= 8, kernels
+    ours = [name for name in kernels if "splitKreduce" not in name]  # cuBLAS may cut a product in two launches
+    assert len(ours) <= 8, kernels
