@@ -71,12 +71,11 @@ class Operator(torch.autograd.Function):
     ``fits`` all do), beside ``forward`` and ``backward``, which write into none of their arguments. ``fake`` makes
     results of the right shapes, dtypes and device, where that is less work than ``plain``. ``check`` raises where
     whoever calls the operator itself has not checked what the passes rely on, as indices. A forward pass may leave
-    its gradients in the list ``ctx.own_grads``, which the backward pass gives away and clears: of a second one it is
-    run again. ``cuda`` has the passes for tensors on a GPU, where they are others, and ``eager_cuda`` those for eager
-    code alone: compiled code does as well with the formula; ``anywhere`` is true where the same serve any device.
-    ``fuses`` is false where there are such passes, or the formula is a loop over steps or one operation: it is not
-    compiled there. ``opaque`` is false where compiled code does better with the formula, which its compiler makes one
-    pass of. ``settings`` of Inductor are the compiled formula's own.
+    its gradients in the list ``ctx.own_grads``, which the backward pass gives away and clears: of a second one it
+    is run again. ``cuda`` has the passes for tensors on a GPU, where they are others; ``anywhere`` is true where
+    the same serve any device. ``fuses`` is false where there are such passes, or the formula is a loop over steps
+    or one operation: it is not compiled there. ``opaque`` is false where compiled code does better with the
+    formula, which its compiler makes one pass of. ``settings`` of Inductor are the compiled formula's own.
     """
 
     name: ClassVar[str]
@@ -86,7 +85,6 @@ class Operator(torch.autograd.Function):
     check: ClassVar[Callable[..., None]] = staticmethod(lambda *_: None)
     fake: ClassVar[Callable[..., Any] | None] = None
     cuda: ClassVar[Any] = None  # a module or class with fits, forward and backward
-    eager_cuda: ClassVar[Any] = None
     anywhere: ClassVar[bool] = False
     fuses: ClassVar[bool] = True
     opaque: ClassVar[bool] = True
@@ -119,10 +117,9 @@ def _define(cls: type[Operator], schema: str) -> None:
     _library.define(schema)
     _library.define(f"{grad}({inputs}, Tensor[] grads_out, bool[] needs) -> Tensor[]")
     OPERATORS[cls.name] = cls
-    passes_on_gpu = cls.cuda or cls.eager_cuda
-    if passes_on_gpu is not None:
+    if cls.cuda is not None:
         for part in ("fits", "forward", "backward"):
-            setattr(cls, part, staticmethod(_by_device(getattr(cls, part), getattr(passes_on_gpu, part))))
+            setattr(cls, part, staticmethod(_by_device(getattr(cls, part), getattr(cls.cuda, part))))
     on_gpu = cls.anywhere or cls.cuda is not None
     cls.fuses = cls.fuses and not on_gpu
     _keep_arguments(cls)
@@ -230,7 +227,6 @@ def _runner(cls: type[Operator], n_fixed: int | None, devices: Sequence[str]) ->
     op = getattr(torch.ops.hyperbolic, cls.name).default
     # Dynamo reads no attribute of an autograd function.
     name, plain, fits, may_fuse, is_opaque = cls.name, cls.plain, cls.fits, cls.fuses, cls.opaque
-    eager_devices = ("cuda",) if cls.eager_cuda is not None else ()
     fused = fusion.Fusion(cls.name, cls.plain, cls.settings)
     apply: Callable[..., Any] = cls.apply
 
@@ -248,9 +244,10 @@ def _runner(cls: type[Operator], n_fixed: int | None, devices: Sequence[str]) ->
                 _check_devices(name, arguments)
             whole = is_opaque and kind in devices and not fuses and switch.fast()
             return op(*_pack(arguments, n_fixed)) if whole else plain(*arguments)
-        has_passes = switch.fast() and (not fuses or kind in eager_devices)
-        if not (has_passes and fits(*arguments)):
-            return fused(*arguments) if fuses and switch.fast() else plain(*arguments)
+        if fuses and switch.fast():
+            return fused(*arguments)
+        if not switch.fast() or not fits(*arguments):
+            return plain(*arguments)
         if not torch.is_grad_enabled():  # or ctx.needs_input_grad is true of what requires one
             arguments = tuple(a.detach() if isinstance(a, Tensor) and a.requires_grad else a for a in arguments)
         return apply(*arguments)

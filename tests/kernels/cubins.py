@@ -1,5 +1,5 @@
 """Builds Triton kernels for a GPU that need not be there; prints, as JSON, the size of each and what it takes of the
-memory on the chip: ``cubins.py gru 90``, ``cubins.py steps 90``, ``cubins.py lorentz 90``."""
+memory on the chip: ``cubins.py gru 90``, ``cubins.py steps 90``."""
 
 import json
 import sys
@@ -9,18 +9,15 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from hyperbolic.kernels.lorentz_rows import cuda as lorentz
-from hyperbolic.kernels.lorentz_rows import triton as lorentz_rows
 from hyperbolic.kernels.recurrent import cuda
 from hyperbolic.kernels.recurrent import triton as recurrent
 from hyperbolic.kernels.riemannian_steps import triton as riemannian_steps
 
 TYPES = {"lengths_ptr": "*i64", "c_ptr": "*fp64", "g_c_ptr": "*fp64"}
-TYPES |= {"numbers_ptr": "*fp64", "sums_ptr": "*fp64"}  # of the Lorentz linear layer
 TYPES |= {"jobs_ptr": "*i64", "parts_ptr": "*i64", "squares_ptr": "*fp64", "scales_ptr": "*fp64"}
 
 
-def build(kernel: Any, capability: int, warps: int, **constants: float) -> tuple[int, int]:
+def build(kernel: Any, capability: int, warps: int, **constants: int) -> tuple[int, int]:
     signature, aligned = {}, {}
     for i, parameter in enumerate(kernel.params):
         pointer = parameter.name.endswith("_ptr")
@@ -40,13 +37,6 @@ if __name__ == "__main__":
         binaries = {name: build(getattr(riemannian_steps, name), capability, 8) for name in ("squares", "scales")}
         for points, warps in ((False, 8), (True, 4)):
             binaries[f"{points}"] = build(riemannian_steps.steps, capability, warps, CLIPS=True, POINTS=points)
-    elif kind == "lorentz":
-        binaries = {}
-        for space, warps in ((16, 4), (lorentz.SPACE, 8)):
-            rows, columns = lorentz.tile(space + 1)
-            sizes = {"OFFSET": 1.1, "BR": rows, "BD": columns}
-            binaries[f"forward {space}"] = build(lorentz_rows.normalise, capability, warps, KEEPS=True, **sizes)
-            binaries[f"backward {space}"] = build(lorentz_rows.normalise_grad, capability, warps, **sizes)
     else:
         sizes, warps = {"BB": cuda.ROWS, "BH": cuda.HIDDEN, "BD": cuda.HIDDEN}, cuda.ROWS * cuda.HIDDEN // 32
         binaries = {

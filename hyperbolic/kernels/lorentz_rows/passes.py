@@ -1,18 +1,14 @@
-"""The passes of :mod:`hyperbolic.kernels.lorentz_rows` in C++: forward, and backward by the same formulas.
-
-Those for a GPU are in :mod:`hyperbolic.kernels.lorentz_rows.cuda`.
-"""
+"""The passes of :mod:`hyperbolic.kernels.lorentz_rows` in C++: forward, and backward by the same formulas."""
 
 from __future__ import annotations
 
 import ctypes
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hyperbolic import native
-from hyperbolic.kernels.lorentz_rows import cuda as on_gpu
 from hyperbolic.kernels.lorentz_rows import plain
 from hyperbolic.kernels.scratch import aligned_size, plus_product, row_blocks, rows_of, set_product
 from hyperbolic.operator import Operator, operator
@@ -39,13 +35,19 @@ class Linear(Operator):
     """:func:`plain.linear` of rows x (N, D)."""
 
     plain = staticmethod(plain.linear)
-    eager_cuda: ClassVar[Any] = on_gpu
 
     @staticmethod
     def fits(x: Tensor, weight: Tensor, *others: Any) -> bool:
         bias, raw, added, *_, heads = others
-        sizes = plain.fits_linear(x, weight, bias, raw, added, heads)
-        return sizes and LIBRARY.readable(x, weight, bias, raw, added)
+        return (
+            x.dim() == weight.dim() == 2
+            and min(x.numel(), weight.numel()) > 0
+            and len(weight) % heads == 0
+            and (bias is None or bias.shape == weight.shape[:1])
+            and (raw is None or raw.shape == x.shape)
+            and (added is None or added.shape[:-1] == x.shape[:-1])
+            and LIBRARY.readable(x, weight, bias, raw, added)
+        )
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, weight: Tensor, *others: Any) -> Tensor:

@@ -33,20 +33,6 @@ def normalise(z: Tensor, scale: Tensor, c: Tensor, offset: float = OFFSET, heads
     return torch.cat([time.to(z.dtype), (length / square).sqrt().to(z.dtype) * u], -1).flatten(-2)
 
 
-def fits_linear(
-    x: Tensor, weight: Tensor, bias: Tensor | None, raw: Tensor | None, added: Tensor | None, heads: int
-) -> bool:
-    """Whether passes of :func:`linear` serve tensors of these sizes."""
-    return (
-        x.dim() == weight.dim() == 2
-        and min(x.numel(), weight.numel()) > 0
-        and len(weight) % heads == 0
-        and (bias is None or bias.shape == weight.shape[:1])
-        and (raw is None or raw.shape == x.shape)
-        and (added is None or added.shape[:-1] == x.shape[:-1])
-    )
-
-
 def linear(
     x: Tensor, weight: Tensor, bias: Tensor | None, raw: Tensor | None, added: Tensor | None,
     scale: Tensor, c: Tensor, offset: float, heads: int,

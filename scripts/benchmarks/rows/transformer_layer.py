@@ -54,6 +54,6 @@ ROWS = [
         {"sentences": 2, "words": 3, "d": 4, "n_heads": 2, "d_feed_forward": 8},
         gates=[Gate(1.6), Gate(1.3, device="cuda")],
         aim="1.15",
-        kernels=("lorentz", "lorentz_linear", "lorentz_mean", "lorentz_rows.triton"),
+        kernels=("lorentz", "lorentz_linear", "lorentz_mean"),
     )
 ]
