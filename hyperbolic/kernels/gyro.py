@@ -33,10 +33,7 @@ class Constants(NamedTuple):
 
 def constants(x: Tensor, margin: float = 0.0) -> Constants:
     """The limits of points like x: those of the dtype, or, with a margin in (0, 0.05], of points clipped to 1 - margin.
-
-    Raises:
-        TypeError: half precision.
-    """
+    Raises TypeError for half precision."""
     return _within(max(margin, limit(BALL_EPS, x.dtype)), True) if margin > 0 else _of_dtype(x.dtype)
 
 

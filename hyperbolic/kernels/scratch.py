@@ -14,7 +14,6 @@ _LINE = 16  # of them in a line of the cache
 _SHAPES = 64  # how many shapes its views are kept for
 _SMALL = 1 << 18  # numbers of a result up to which it makes no difference where its rows begin
 _local = threading.local()
-
 Blocks = list[tuple[slice, Tensor]]
 
 

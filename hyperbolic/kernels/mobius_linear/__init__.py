@@ -26,21 +26,13 @@ def mobius_affine(
     Returns: (..., D), inside the boundary margin.
     """
     inputs = [*xs] if factors is None else [*xs, factors]
-    lead = _common_lead(inputs)
+    lead = torch.broadcast_shapes(*(x.shape[:-1] for x in inputs))
     flat = [_flat(x, lead) for x in inputs]
     factors = None if factors is None else flat.pop()
     out: Tensor = MobiusAffine.run(c, points, factors, *flat, *weights)
     return out if len(lead) == 1 else out.view(*lead, weights[0].shape[0])
 
 
-def _common_lead(tensors: Sequence[Tensor]) -> torch.Size:
-    """The leading axes that all tensors (..., D) broadcast to."""
-    lead = tensors[0].shape[:-1]
-    same = all(t.shape[:-1] == lead for t in tensors[1:])
-    return lead if same else torch.broadcast_shapes(*(t.shape[:-1] for t in tensors))
-
-
 def _flat(x: Tensor, lead: torch.Size) -> Tensor:
     """The rows of x (..., D) with these leading axes, (N, D)."""
-    x = x if x.shape[:-1] == lead else x.expand(*lead, x.shape[-1])
-    return x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
+    return x.expand(*lead, x.shape[-1]).reshape(-1, x.shape[-1])
