@@ -151,6 +151,16 @@ def test_a_batch_of_another_size_is_compiled_once(graphs):
     assert len(graphs) == n
 
 
+@pytest.mark.long
+def test_rows_that_lie_apart_are_not_compiled_again(graphs):
+    """As the last states of sequences: HyFi's first step on a GPU compiled a formula of 50 s twice."""
+    layer, states = mobius.Linear(PoincareBall(1.0), 4, 3), PoincareBall(1.0).random(5, 2, 4)
+    gradient(layer, states[:, 1].contiguous())
+    n = len(graphs)
+    gradient(layer, states[:, 1])
+    assert len(graphs) == n > 0
+
+
 def test_of_more_sizes_than_pytorch_keeps_the_others_run_plainly(graphs):
     c = torch.tensor(1.0, dtype=torch.float64)
     with torch._dynamo.config.patch(automatic_dynamic_shapes=False, recompile_limit=2):
