@@ -26,7 +26,8 @@ def make_encoder(make: Callable[..., nn.Module], manifold: Manifold, **sizes: An
     that it is given, and at its first call whether its results have the shapes of its kind.
 
     Raises:
-        UserError: it does not take one of `sizes`, has no d_out, or, when it is first called, returns something else.
+        UserError: it does not take one of `sizes`, has no d_out, or, when it is first called, returns something else;
+            in a call, sequences of more than its n_positions.
     """
     target, kind = getattr(make, "func", make), kind_of(make)
     name = f"{target.__module__}.{target.__qualname__}"
@@ -39,6 +40,17 @@ def make_encoder(make: Callable[..., nn.Module], manifold: Manifold, **sizes: An
             f"{', '.join(sizes)} and the settings of its file {GUIDE}."
         )
     encoder = make(**sizes)
+    positions = getattr(encoder, "n_positions", None)
+    if kind in ("sequences", "pairs") and positions is not None:
+
+        def measure(_: nn.Module, args: tuple[Any, ...]) -> None:
+            if args[0].shape[-2] > positions:
+                raise UserError(
+                    f"encoder.n_positions={positions}: a sequence has {args[0].shape[-2]} positions. Train with more, "
+                    "or with a lower task.data.max_length or task.data.max_sentences."
+                )
+
+        encoder.register_forward_pre_hook(measure)
     d_out = getattr(encoder, "d_out", None)
     if not isinstance(d_out, int) or d_out < 1:
         raise UserError(f"{name} has no d_out: an encoder sets self.d_out, a whole number, its states' size {GUIDE}.")

@@ -1,5 +1,6 @@
 """The optimiser of a task from the settings of `optim`."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import nn
@@ -7,6 +8,8 @@ from torch.optim import Optimizer
 
 from hyperbolic.optim import RiemannianLBFGS, RiemannianOptimizer, parameter_groups
 from tasks.errors import UserError
+
+RULE_OF = {"momentum": "sgd", "amsgrad": "adam"}  # settings that one rule alone follows
 
 
 def make_optimizer(
@@ -26,6 +29,8 @@ def make_optimizer(
     roles = {"embeddings": embeddings, "biases": biases, "matrices": matrices, "vectors": vectors or {}}
     own = {role: {k: v for k, v in node.items() if v is not None} for role, node in roles.items()}
     if settings.get("rule") != "lbfgs":
+        rules = [node["rule"] for node in (settings, *own.values()) if "rule" in node]
+        _check_rules(rules, settings)
         apart = settings.get("clip") == "tensor"  # as in Ganea et al., whose gates, cells and classes are tensors each
         return RiemannianOptimizer(parameter_groups(module, **own, apart=apart), **settings)
     idle = {"max_grad_norm": None, "weight_decay": 0, "momentum": 0, "amsgrad": False, "lazy": False}
@@ -35,3 +40,13 @@ def make_optimizer(
         value = own.get(names[0], settings.get(names[0]))
         raise UserError(f"optim.{names[0]}={value} does nothing with optim.rule=lbfgs; take optim=lbfgs as it stands.")
     return RiemannianLBFGS(parameter_groups(module), lr=settings["lr"], **(lbfgs or {}))
+
+
+def _check_rules(rules: Sequence[str], settings: dict[str, Any]) -> None:
+    """Raises UserError for a setting that none of the rules follows."""
+    for name, rule in RULE_OF.items():
+        if settings.get(name) and rule not in rules:
+            raise UserError(
+                f"optim.{name}={settings[name]} does nothing with optim.rule={' and '.join(sorted(set(rules)))}; it is "
+                f"for {rule}."
+            )

@@ -139,6 +139,13 @@ class NodeData(GraphData):
             return split_by_class(self.graph, self.options.shares, self.options.split_seed)
         return split_nodes(self.graph, self.options.shares, self.options.split_seed, self.disjoint)
 
+    @functools.cached_property
+    def _notes(self) -> tuple[str, ...]:
+        notes = super()._notes
+        if self.graph.parts and self.options.kind != "folder":
+            notes += (f"{self.graph.name} comes with its splits: task.data.shares and task.data.split_seed do nothing",)
+        return notes
+
     def parts(self) -> dict[str, np.ndarray]:
         """Each node once: of splits that overlap some are drawn twice, and weigh twice in HGCN's program."""
         first = {split: np.sort(np.unique(nodes, return_index=True)[1]) for split, nodes in self._nodes.items()}

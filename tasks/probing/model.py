@@ -1,7 +1,10 @@
 """Structural probes (Hewitt & Manning 2019), written against a geometry: one for each layer of states."""
 
+import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+import torch
 from torch import Tensor, nn
 
 from hyperbolic.geometry import ChangeGeometry, Geometry, Options
@@ -31,7 +34,7 @@ class StructuralProbe(nn.Module):
     def forward(self, states: Tensor) -> Tensor:
         """(B, W, D) -> (B, W, D')."""
         dtype = next(self.map.parameters()).dtype
-        if states.dtype != dtype:  # with trainer.precision=64-true
+        if dtype is torch.float64:  # the states are kept in float32
             states = self.source.projx(states.to(dtype))
         points: Tensor = self.map(self.enter(self.project(states)))
         return points
@@ -62,10 +65,12 @@ class LayerProbes(nn.Module):
         source = source.with_defaults(layer_options)
         d = whole("task.model.d", d, 1)
         self.distance = one_of("task.model.distance", distance, DISTANCES)
-        self.manifold = probe.manifold
-        self.probes = nn.ModuleList(StructuralProbe(source, probe, d_in, d) for d_in in d_source)
+        self.manifolds = [copy.deepcopy(probe.manifold) for _ in d_source]  # as a curvature may be learned
+        own = [replace(probe, manifold=manifold) for manifold in self.manifolds]
+        self.manifold = self.manifolds[0]  # in checkpoints
+        self.probes = nn.ModuleList(StructuralProbe(source, *at, d) for at in zip(own, d_source, strict=True))
 
     def forward(self, states: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
         """States (B, W, D) of each layer -> squared distances of its words (B, W, W), and from the origin (B, W)."""
-        points = (probe(x) for probe, x in zip(self.probes, states, strict=True))
-        return [squared_distances(self.manifold, x, self.distance) for x in points]
+        layers = zip(self.manifolds, self.probes, states, strict=True)
+        return [squared_distances(manifold, probe(x), self.distance) for manifold, probe, x in layers]

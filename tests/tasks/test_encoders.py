@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from configs import composing
 from hyperbolic.encoders.rnn import RecurrentEncoder
+from hyperbolic.encoders.transformer import TransformerEncoder
 from hyperbolic.geometry import make_geometry
 from tasks.encoders import make_encoder
 from tasks.errors import UserError
@@ -93,6 +95,21 @@ def test_one_that_is_right_is_looked_at_once():
     assert len(encoder._forward_hooks) == 1
     torch.testing.assert_close(encoder(X, LENGTHS)[1], encoder.linear(X)[..., 0, :])
     assert not encoder._forward_hooks
+
+
+def test_a_sequence_of_more_positions_than_the_encoder_has_is_named():
+    settings = {"n_layers": 1, "n_heads": 1, "d_feed_forward": 4, "dropout": 0.0, "attention_dropout": 0.0, "norm": "pre"}
+    encoder, _ = build(TransformerEncoder, n_positions=2, **settings)
+    with pytest.raises(UserError, match=r"encoder.n_positions=2: a sequence has 5 positions. Train with more"):
+        encoder(X, LENGTHS)
+
+
+@pytest.mark.parametrize("task", ["documents", "agnews", "arxiv", "yelp", "snli", "multinli", "nli"])
+def test_a_transformer_has_as_many_positions_as_the_task_allows(task):
+    composing.register()
+    cfg = composing.composed(f"task={task}", "encoder=transformer", "fidelity=code")
+    longest = cfg.task.data.max_length * cfg.task.data.get("max_sentences", 1)
+    assert cfg.encoder.n_positions >= longest
 
 
 def test_ours_are_not_looked_at():

@@ -25,6 +25,8 @@ class GraphConvolutions(nn.Module):
         aggregation: settings of :class:`hyperbolic.layers.aggregation.Aggregation`.
         averages_logits: a classifier's logits are averaged over the neighbours too, as GCN's are.
         layer_defaults: settings of layers by family, see :meth:`Geometry.with_defaults`.
+        weight_dropout: of the entries of the linear layers' weights; where the family's linear layer has no such
+            option, of the points behind it.
 
     Raises:
         ValueError: less than one layer; a layer or an option that a family does not have.
@@ -43,9 +45,14 @@ class GraphConvolutions(nn.Module):
         aggregation: dict[str, Any],
         averages_logits: bool,
         layer_defaults: dict[str, dict[str, dict[str, Any]]],
+        weight_dropout: float = 0.0,  # runs from before this setting have it in layer_defaults, for one family
     ):
         super().__init__()
-        geometry = geometry.with_defaults(layer_defaults)
+        geometry, family = geometry.with_defaults(layer_defaults), geometry.family
+        if "weight_dropout" not in family.options("Linear"):
+            dropout = max(dropout, weight_dropout)
+        elif weight_dropout:
+            geometry = geometry.with_defaults({family.name: {"Linear": {"weight_dropout": weight_dropout}}})
         self.d_out, self.layers, self.averages_logits = d, check_layers(layers), averages_logits
         sizes = [d_in] + [d] * layers
         self.linear = nn.ModuleList(geometry.linear(a, b) for a, b in itertools.pairwise(sizes))

@@ -123,3 +123,15 @@ def test_hybonets_dropout_is_inside_of_all_its_linear_layers(variant):
     x = task.model.manifold.expmap0(torch.rand(20, first.d_in))
     times = [first.train(training)(x)[:, 0] for training in (True, False)]
     assert torch.allclose(*times) is (variant == "paper")
+
+
+@pytest.mark.parametrize("geometry", ["poincare", "lorentz_tangent", "euclidean", "lorentz", "klein"])
+@pytest.mark.parametrize("name", ["hgcn", "hat", "lgcn"])
+def test_the_tasks_rate_of_dropout_holds_in_every_family(name, geometry):
+    """Of weights, or of points; it was that of one family each, and others had none without a word."""
+    words = (f"encoder={name}", f"geometry={geometry}", "task.others.dropout=0.5", "encoder.layers=2")
+    task, _ = build(checks.check(composing.composed("task=graph_nc_toy", *words)))
+    modules = task.model.encoder.named_modules()
+    rates = {name.rpartition(".")[2]: m.p for name, m in modules if isinstance(m, torch.nn.Dropout) and m.p > 0}
+    weights = geometry in ("poincare", "lorentz_tangent", "euclidean")
+    assert rates == ({"drop_weight": 0.5} if weights else {"drop": 0.5})

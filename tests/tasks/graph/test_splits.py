@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 
+from configs import checks, composing
+from configs.build import build
 from tasks.errors import UserError
 from tasks.graph.graph import Graph, undirected
 from tasks.graph.splits import keys_of, non_edges, split_by_class, split_edges, split_nodes
 from tasks.graph.toy import toy_graph
+from tests.tasks.graph.releases import planetoid_files
 
 TREE = {"shape": "tree", "depth": 4, "branching": 3, "nodes": 0, "edges": 0, "seed": 0}
 
@@ -35,6 +38,16 @@ def test_pairs_without_an_edge_are_different_and_clean():
     complete = Graph("complete", 4, np.array([[a, b] for a in range(4) for b in range(a + 1, 4)]))
     with pytest.raises(UserError, match="too dense"):
         non_edges(complete, 1, 0)
+
+
+def test_of_splits_that_a_release_fixes_is_said_that_settings_do_nothing(tmp_path):
+    (tmp_path / "graphs").mkdir()
+    planetoid_files(tmp_path / "graphs" / "cora")
+    composing.register()
+    for task, said in (("cora_nc", True), ("graph_nc_toy", False)):
+        cfg = composing.composed(f"task={task}", f"paths.data_dir={tmp_path}")
+        _, data = build(checks.check(cfg))
+        assert any("shares and task.data.split_seed do nothing" in note for note in data._notes) == said
 
 
 def labelled(labels) -> Graph:

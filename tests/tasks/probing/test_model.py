@@ -132,6 +132,17 @@ def test_layers_share_nothing():
     assert [p.grad is None for p in model.parameters()].count(True) == len(list(model.probes[1].parameters()))
 
 
+def test_nor_a_curvature_that_is_learned():
+    sheet = make_geometry("lorentz", "Lorentz", "lorentz", c=1.0, learn_c=True)
+    model = LayerProbes(sheet, geometry("euclidean"), (3, 3), 2, "lorentz", {})
+    x = torch.randn(1, 4, 3)
+    first, second = (manifold.free_c for manifold in model.manifolds)
+    for loss in model([x, 3 * x])[0]:
+        loss.sum().backward(retain_graph=True)
+    assert first.grad != 0
+    assert second.grad is None
+
+
 @pytest.mark.parametrize(
     ("changes", "said"), [({"d": 0}, "task.model.d"), ({"distance": "cosine"}, "task.model.distance must be one of")]
 )
