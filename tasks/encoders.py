@@ -1,5 +1,6 @@
 """Encoders as models build them, and that one of the user's own takes and returns what its kind does."""
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -42,15 +43,7 @@ def make_encoder(make: Callable[..., nn.Module], manifold: Manifold, **sizes: An
     encoder = make(**sizes)
     positions = getattr(encoder, "n_positions", None)
     if kind in ("sequences", "pairs") and positions is not None:
-
-        def measure(_: nn.Module, args: tuple[Any, ...]) -> None:
-            if args[0].shape[-2] > positions:
-                raise UserError(
-                    f"encoder.n_positions={positions}: a sequence has {args[0].shape[-2]} positions. Train with more, "
-                    "or with a lower task.data.max_length or task.data.max_sentences."
-                )
-
-        encoder.register_forward_pre_hook(measure)
+        encoder.register_forward_pre_hook(functools.partial(_check_length, positions))
     d_out = getattr(encoder, "d_out", None)
     if not isinstance(d_out, int) or d_out < 1:
         raise UserError(f"{name} has no d_out: an encoder sets self.d_out, a whole number, its states' size {GUIDE}.")
@@ -68,6 +61,16 @@ def make_encoder(make: Callable[..., nn.Module], manifold: Manifold, **sizes: An
 
         handle = encoder.register_forward_hook(look)
     return encoder, d_out
+
+
+def _check_length(n_positions: int, _: nn.Module, args: tuple[Any, ...]) -> None:
+    """Raises UserError for sequences (..., T, D) that are longer than the encoder's table of positions."""
+    length = args[0].shape[-2]
+    if length > n_positions:
+        raise UserError(
+            f"encoder.n_positions={n_positions}: a sequence has {length} positions. Train with more, or with a lower "
+            "task.data.max_length or task.data.max_sentences."
+        )
 
 
 def _is_right(kind: str, args: tuple[Any, ...], results: Any, coordinates: int) -> bool:

@@ -1,5 +1,6 @@
 """An encoder of one's own that is not what its kind is: one message that names its class and what is missing."""
 
+import pickle
 import re
 
 import pytest
@@ -100,6 +101,7 @@ def test_one_that_is_right_is_looked_at_once():
 def test_a_sequence_of_more_positions_than_the_encoder_has_is_named():
     settings = {"n_layers": 1, "n_heads": 1, "d_feed_forward": 4, "dropout": 0.0, "attention_dropout": 0.0, "norm": "pre"}
     encoder, _ = build(TransformerEncoder, n_positions=2, **settings)
+    encoder = pickle.loads(pickle.dumps(encoder))
     with pytest.raises(UserError, match=r"encoder.n_positions=2: a sequence has 5 positions. Train with more"):
         encoder(X, LENGTHS)
 
