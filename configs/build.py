@@ -64,6 +64,8 @@ def build(
         model = _make_with("task.model", values["task"]["model"], supplied)
         geometry.check_options()
         settings = dict(values["optim"])
+        if checkpoint is None:  # older runs may have such settings
+            optimizers.check_rules(settings)
         schedule = Schedule(
             settings.pop("schedule"), settings.pop("warmup_steps"), settings.pop("d_model"), **settings.pop("plateau")
         )

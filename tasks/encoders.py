@@ -65,11 +65,10 @@ def make_encoder(make: Callable[..., nn.Module], manifold: Manifold, **sizes: An
 
 def _check_length(n_positions: int, _: nn.Module, args: tuple[Any, ...]) -> None:
     """Raises UserError for sequences (..., T, D) that are longer than the encoder's table of positions."""
-    length = args[0].shape[-2]
-    if length > n_positions:
+    if args and (length := args[0].shape[-2]) > n_positions:
         raise UserError(
-            f"encoder.n_positions={n_positions}: a sequence has {length} positions. Train with more, or with a lower "
-            "task.data.max_length or task.data.max_sentences."
+            f"encoder.n_positions={n_positions}: a sequence has {length} positions. Train with more, or with "
+            "a lower task.data.max_length (of documents also task.data.max_sentences or task.model.ngrams)."
         )
 
 

@@ -1,6 +1,6 @@
 """The optimiser of a task from the settings of `optim`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
@@ -29,8 +29,6 @@ def make_optimizer(
     roles = {"embeddings": embeddings, "biases": biases, "matrices": matrices, "vectors": vectors or {}}
     own = {role: {k: v for k, v in node.items() if v is not None} for role, node in roles.items()}
     if settings.get("rule") != "lbfgs":
-        rules = [node["rule"] for node in (settings, *own.values()) if "rule" in node]
-        _check_rules(rules, settings)
         apart = settings.get("clip") == "tensor"  # as in Ganea et al., whose gates, cells and classes are tensors each
         return RiemannianOptimizer(parameter_groups(module, **own, apart=apart), **settings)
     idle = {"max_grad_norm": None, "weight_decay": 0, "momentum": 0, "amsgrad": False, "lazy": False}
@@ -42,10 +40,12 @@ def make_optimizer(
     return RiemannianLBFGS(parameter_groups(module), lr=settings["lr"], **(lbfgs or {}))
 
 
-def _check_rules(rules: Sequence[str], settings: dict[str, Any]) -> None:
-    """Raises UserError for a setting that none of the rules follows."""
+def check_rules(settings: Mapping[str, Any]) -> None:
+    """Raises UserError for a setting of `optim` that none of its rules follows."""
+    nodes = [settings, *(node for node in settings.values() if isinstance(node, Mapping))]
+    rules = [node["rule"] for node in nodes if node.get("rule") is not None]
     for name, rule in RULE_OF.items():
-        if settings.get(name) and rule not in rules:
+        if settings.get(name) and rule not in rules and "lbfgs" not in rules:
             raise UserError(
                 f"optim.{name}={settings[name]} does nothing with optim.rule={' and '.join(sorted(set(rules)))}; it is "
                 f"for {rule}."

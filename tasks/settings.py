@@ -75,6 +75,7 @@ LATER = {
     "task.data.feature_norm": None,
     "task.data.standardize": False,
     "task.module.class_weights": None,
+    "encoder.weight_dropout": 0.0,
     "encoder.aggregation.shared": False,
     "encoder.aggregation.temperature": None,
     "encoder.aggregation.lowest": None,
@@ -87,6 +88,7 @@ TESTED = (
     "task.data.standardize", "task.data.normalize", "task.data.tokenizer", "task.data.lower", "task.data.ends", "data",
     "geometry", "encoder",
 )  # fmt: skip
+WEIGHT_DROPOUT = re.compile(r"encoder\.layer_defaults\.\w+\.Linear\.weight_dropout")
 NAME = re.compile(r"\w[^/\\${}\x00-\x1f\x7f]{0,199}")  # of an experiment or a run, as part of a path
 
 
@@ -98,8 +100,13 @@ def is_under(key: str, names: Iterable[str]) -> bool:
 def current(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings by dotted key, of which those that had another name in runs from before have that of today, without what
     other settings take their values from and runs from before lack or have otherwise."""
-    sources = ("task.activations.", "task.fidelity.", "task.epochs")
+    sources = ("task.activations.", "task.fidelity.", "task.epochs", "task.transformer.")
     settings = {key: value for key, value in settings.items() if not key.startswith(sources)}
+    if "encoder.weight_dropout" not in settings:  # it was a default of layers, for one family each
+        rates = {key: settings.pop(key) for key in [*settings] if WEIGHT_DROPOUT.fullmatch(key)}
+        own = f"encoder.layer_defaults.{settings.get('geometry.layers')}.Linear.weight_dropout"
+        if own in rates:
+            settings["encoder.weight_dropout"] = rates[own]
     if (leak := settings.pop("task.data.leak", None)) is not None:
         settings["task.data.known_in_training"] = known_in_training(leak)
     return settings

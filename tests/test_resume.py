@@ -360,6 +360,19 @@ def test_a_setting_that_came_later_is_what_was_done_before():
     assert resume.differences(old, later, CONTINUED) == [], "what settings take their values from"
 
 
+def test_a_dropout_of_weights_that_was_a_default_of_one_family_is_that_of_the_encoder_today():
+    def config(layers: str, encoder: dict, **task) -> dict:
+        return {"task": {"name": "cora_nc"} | task, "geometry": {"layers": layers}, "encoder": encoder}
+
+    rate = {"Linear": {"weight_dropout": 0.5}}
+    old = {"config": config("mobius", {"layer_defaults": {"mobius": rate}}), "data": {}}
+    new = Origin(config=config("mobius", {"weight_dropout": 0.5}, transformer={"n_positions": 128}))
+    assert resume.differences(old, new, CONTINUED) == resume.differences(old, new, TESTED) == []
+    other = {"config": config("lorentz", {"layer_defaults": {"mobius": rate}}), "data": {}}
+    here = Origin(config=config("lorentz", {"weight_dropout": 0.5}))
+    assert resume.differences(other, here, TESTED) == ["encoder.weight_dropout=0.0, not 0.5"], "it had none"
+
+
 def test_validations_that_follow_from_the_length_of_a_run_may_be_others_of_a_longer_one():
     def config(epochs: int) -> dict:
         return {"task": {"name": "kg"}, "trainer": {"max_epochs": epochs, "check_val_every_n_epoch": epochs // 10}}

@@ -67,8 +67,8 @@ class LayerProbes(nn.Module):
         self.distance = one_of("task.model.distance", distance, DISTANCES)
         self.manifolds = [copy.deepcopy(probe.manifold) for _ in d_source]  # as a curvature may be learned
         own = [replace(probe, manifold=manifold) for manifold in self.manifolds]
-        self.manifold = self.manifolds[0]  # in checkpoints
         self.probes = nn.ModuleList(StructuralProbe(source, *at, d) for at in zip(own, d_source, strict=True))
+        self.manifold = self.manifolds[0]  # in checkpoints
 
     def forward(self, states: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
         """States (B, W, D) of each layer -> squared distances of its words (B, W, W), and from the origin (B, W)."""

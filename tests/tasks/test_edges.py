@@ -92,6 +92,12 @@ def test_names_of_columns_and_commas(tmp_path, recwarn, name, text):
     assert not recwarn.list
 
 
+def test_which_column_is_the_child_is_said(tmp_path, capsys):
+    (tmp_path / "edges.csv").write_text("from;to\nmammal;dog\nanimal;mammal\n", encoding="utf-8")
+    read_edges(tmp_path / "edges.csv", "task.data.file")
+    assert "names the columns (from, to); 'from' is the child, 'to' its parent." in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("text", ["a\ta\nb\tc\na\td\n", "a\tb\na\tb\nc\td\n", "a\tb\na\ta\nc\td\n", "a\tb\n"])
 @pytest.mark.filterwarnings("ignore:.*left out")
 def test_what_is_no_header_is_not_named_as_one(tmp_path, recwarn, text):

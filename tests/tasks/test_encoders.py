@@ -106,11 +106,12 @@ def test_a_sequence_of_more_positions_than_the_encoder_has_is_named():
         encoder(X, LENGTHS)
 
 
+@pytest.mark.parametrize("fidelity", ["paper", "code"])
 @pytest.mark.parametrize("task", ["documents", "agnews", "arxiv", "yelp", "snli", "multinli", "nli"])
-def test_a_transformer_has_as_many_positions_as_the_task_allows(task):
+def test_a_transformer_has_as_many_positions_as_the_task_allows(task, fidelity):
     composing.register()
-    cfg = composing.composed(f"task={task}", "encoder=transformer", "fidelity=code")
-    longest = cfg.task.data.max_length * cfg.task.data.get("max_sentences", 1)
+    cfg = composing.composed(f"task={task}", "encoder=transformer", f"fidelity={fidelity}")
+    longest = (cfg.task.data.max_length + 2) * cfg.task.data.get("max_sentences", 1)  # with marks of both ends
     assert cfg.encoder.n_positions >= longest
 
 

@@ -4,12 +4,13 @@ import pytest
 from torch import nn
 
 from tasks.errors import UserError
-from tasks.optimizers import make_optimizer
+from tasks.optimizers import check_rules, make_optimizer
 
 ROLES = {"embeddings": {}, "biases": {}, "matrices": {}}
 
 
 def make(**settings):
+    check_rules(ROLES | settings)
     return make_optimizer(nn.Linear(2, 2), **(ROLES | settings))
 
 

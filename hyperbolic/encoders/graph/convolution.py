@@ -26,10 +26,10 @@ class GraphConvolutions(nn.Module):
         averages_logits: a classifier's logits are averaged over the neighbours too, as GCN's are.
         layer_defaults: settings of layers by family, see :meth:`Geometry.with_defaults`.
         weight_dropout: of the entries of the linear layers' weights; where the family's linear layer has no such
-            option, of the points behind it.
+            option, of the points behind it, of which the larger of both rates holds.
 
     Raises:
-        ValueError: less than one layer; a layer or an option that a family does not have.
+        ValueError: less than one layer; weight_dropout outside [0, 1); a layer or an option that a family lacks.
     """
 
     kind = "graphs"
@@ -48,6 +48,8 @@ class GraphConvolutions(nn.Module):
         weight_dropout: float = 0.0,  # runs from before this setting have it in layer_defaults, for one family
     ):
         super().__init__()
+        if not 0 <= weight_dropout < 1:
+            raise ValueError(f"encoder.weight_dropout must be at least 0 and below 1, got {weight_dropout}")
         geometry, family = geometry.with_defaults(layer_defaults), geometry.family
         if "weight_dropout" not in family.options("Linear"):
             dropout = max(dropout, weight_dropout)

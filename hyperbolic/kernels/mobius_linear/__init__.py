@@ -26,7 +26,7 @@ def mobius_affine(
     Returns: (..., D), inside the boundary margin.
     """
     inputs = [*xs] if factors is None else [*xs, factors]
-    lead = torch.broadcast_shapes(*(x.shape[:-1] for x in inputs))
+    lead = inputs[0].shape[:-1] if len(inputs) == 1 else torch.broadcast_shapes(*(x.shape[:-1] for x in inputs))
     flat = [_flat(x, lead) for x in inputs]
     factors = None if factors is None else flat.pop()
     out: Tensor = MobiusAffine.run(c, points, factors, *flat, *weights)

@@ -132,6 +132,16 @@ def test_layers_share_nothing():
     assert [p.grad is None for p in model.parameters()].count(True) == len(list(model.probes[1].parameters()))
 
 
+def test_states_kept_in_float32_are_points_in_float64_too():
+    """As with trainer.precision=64-true, where the batch has been cast before."""
+    sheet = geometry("lorentz")
+    model = LayerProbes(sheet, sheet, (3,), 2, "lorentz", {}).double()
+    x = sheet.manifold.random(1, 4, 3, std=3.0)
+    rounded = x.float().double()
+    assert (sheet.manifold.projx(rounded) != rounded).any()
+    torch.testing.assert_close(model([rounded])[0][0], model([sheet.manifold.projx(rounded)])[0][0], rtol=1e-12, atol=0)
+
+
 def test_nor_a_curvature_that_is_learned():
     sheet = make_geometry("lorentz", "Lorentz", "lorentz", c=1.0, learn_c=True)
     model = LayerProbes(sheet, geometry("euclidean"), (3, 3), 2, "lorentz", {})
