@@ -65,8 +65,8 @@ def read_edges(path: Path, setting: str) -> Edges:
     if not edges:
         raise UserError(f"{path} has no edge between two nodes; {setting} needs lines of the form {FORM}.")
     if table.header is not None:
-        child, parent = (brief(name) for name in table.header)
-        rank_zero_only(print)(f"note: {table.note(path)}; {child} is the child, {parent} its parent.", flush=True)
+        below, above = (brief(name) for name in table.header)
+        rank_zero_only(print)(f"note: {table.note(path)}; {below} is the child, {above} its parent.", flush=True)
     if loops:
         warnings.warn(f"{path}: {loops} edges from a node to itself were left out (first: {first_loop}).", stacklevel=2)
     if repeated:
