@@ -53,8 +53,9 @@ class Faults:
     def add(self, place: str, fault: Fault) -> None:
         """Count the fault of the line at `place`, "<file>, line 5". Raises UserError where it is not to be skipped."""
         if self.on_error == "fail":
+            unit = "line" if ", line " in place else "file"
             raise UserError(
-                f"{place}: {fault}. Correct the line, or leave out such lines with task.data.on_error=skip."
+                f"{place}: {fault}. Correct the {unit}, or leave out such {unit}s with task.data.on_error=skip."
             ) from None
         self.count += 1
         self.first = self.first or f"{place.rpartition(', ')[2]}: {fault}"

@@ -83,7 +83,8 @@ def pick_fields(
     """The fields of an object of JSON, each by the first of its names that is there, in large or small letters; "" for
     an `optional` one without.
 
-    Blanks around the field `label` are dropped, and it may be a whole number. Raises Fault for one that is not there or
+    Blanks around the field `label` are dropped, and it may be a whole number, also as 2.0, which pandas makes of 2 in a
+    column where one is missing. Raises Fault for one that is not there or
     no string.
     """
     values = {}
@@ -92,10 +93,11 @@ def pick_fields(
         if name is None:
             raise Fault(f"it has none of the keys {', '.join(names)}")
         value = record[name]
-        if field == "label" and isinstance(value, int) and not isinstance(value, bool):
-            value = str(value)
+        if field == "label" and isinstance(value, int | float) and not isinstance(value, bool) and value % 1 == 0:
+            value = str(int(value))
         if not isinstance(value, str):
-            raise Fault(f"{name} must be a string, and it is {brief(value)}")
+            allowed = "a string or a whole number" if field == "label" else "a string"
+            raise Fault(f"{name} must be {allowed}, and it is {brief(value)}")
         values[field] = value.strip() if field == "label" else value
     others = {field: record.get(_key(record, field) or field) for field in optional}
     return values | {field: "" if value is None else str(value) for field, value in others.items()}

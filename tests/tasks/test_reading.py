@@ -92,3 +92,9 @@ def test_graphs_with_another_separator_are_told_so(tmp_path):
         read_edges(tmp_path / "edges.tsv", "task.data.file")
     with pytest.raises(UserError, match=r"edges\.tsv, line 1: 'ann bob'.*separated by blanks"):
         read_folder(tmp_path, "mine", labelled=False)
+
+
+@pytest.mark.parametrize(("place", "unit"), [("a.csv, line 5", "line"), ("good/a.txt", "file")])
+def test_what_cannot_be_used_is_a_line_or_a_file(place, unit):
+    with pytest.raises(UserError, match=rf"{place}: its text is empty. Correct the {unit}, or leave out such {unit}s"):
+        Faults("fail").add(place, Fault("its text is empty"))

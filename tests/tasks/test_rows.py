@@ -92,6 +92,13 @@ def test_a_table_may_have_no_header_and_fields_may_be_optional(tmp_path):
     assert read(tmp_path, '{"label": "x", "text": "a", "genre": null}', optional=("genre",)) == [(1, ("x", "a", ""))]
 
 
+def test_a_label_may_be_a_whole_number_as_pandas_writes_it(tmp_path):
+    lines = "".join(f'{{"label": {label}, "text": "a"}}\n' for label in ("2", "2.0", '" 2 "', "2.5"))
+    *same, other = read(tmp_path, lines)
+    assert [row[1][0] for row in same] == ["2", "2", "2"]
+    assert "label must be a string or a whole number, and it is 2.5" in str(other[1])
+
+
 def test_a_cell_may_be_longer_than_pythons_own_limit(tmp_path):
     assert len(read(tmp_path, f'label,text\nx,"{"a" * 200_000}"\n', "a.csv")[0][1][1]) == 200_000
 
@@ -111,7 +118,7 @@ def test_a_cell_may_be_longer_than_pythons_own_limit(tmp_path):
         (b'{"label": "x"}', "it has none of the keys text, review"),
         (b'{"label": "x", "text": ' + b"9" * 100_000 + b"}", "it is not a JSON object (Exceeds"),
         (json.dumps({"label": "x", "text": ["a" * 100_000] * 100}).encode(), "text must be a string, and it is ['aaa"),
-        (b'{"label": true, "text": "a"}', "label must be a string, and it is True"),
+        (b'{"label": true, "text": "a"}', "label must be a string or a whole number, and it is True"),
         (b"x" * 5000, "it has more than 4,000 bytes"),
     ],
     ids=lambda x: x if isinstance(x, str) else "",
