@@ -65,6 +65,8 @@ def read_names(
     Raises UserError, which names the file and the line: at once where it cannot be read, has no row, or names a column
     twice, and for a line that is not of this form when it is read.
     """
+    if "\t" not in separators_of(path):
+        form = form.replace(" <tab> ", ",")
     form += f" ({setting})" if setting else ""
     required = [k for k, field in enumerate(fields) if field not in optional]
     lines, line = _begin(path, form)

@@ -178,7 +178,7 @@ def test_tables_with_commas_and_names_of_columns(tmp_path, name, text):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a,r,b\nc,r\n", r"train\.csv, line 2: 'c,r' is not of the form head <tab> relation <tab> tail"),
+        ("a,r,b\nc,r\n", r"train\.csv, line 2: 'c,r' is not of the form head,relation,tail"),
         ("a,r,b,1\n", "line 1: 'a,r,b,1' is not .* It has 4 columns, not 3: further ones are left out where the first line names"),
         ('a,r,b\n"c\nd",r,b\n', "line 2: .* is not of the form"),
         ('a,r,b\n"c"d,r,b\n', "line 2: it is no row of a table with quotes"),
