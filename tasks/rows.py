@@ -125,20 +125,26 @@ def read_records(
     unless `header` does, and decides between commas and semicolons: by the columns that are needed, or with `header` by
     their number. A row may lack columns at its end that no field needs.
 
-    fields: the names that each field has in files. optional: fields that are "" where a file does not have them.
-    forms: what is expected, for messages. remedy: of a table whose first line lacks a column that is needed, a sentence
-    that says what makes it readable, from what the first rows have in each column. Warns of a column split that is none
-    of the fields. Raises UserError for a file that cannot be read or is empty, and for a table without a column that is
-    needed. One line is held at a time, of rows with quotes at most LONGEST characters; a core reads about 100,000 lines
-    a second.
+    fields: the names that each field has in files. optional: fields that are "" where a file does not have them. forms:
+    what is expected, for messages. remedy: of a table whose first line lacks a column that is needed, a sentence that
+    says what makes it readable, from what the first rows have in each column. Warns of a column split that is none of
+    the fields, and of several columns that may be one field, of which the first of its names is read. Raises UserError
+    for a file that cannot be read or is empty, and for a table without a column that is needed. One line is held at a
+    time, of rows with quotes at most LONGEST characters; a core reads about 100,000 lines a second.
     """
     rows = _read_rows(path, fields, forms, optional, header, remedy)
     known = {*optional, *itertools.chain(*fields.values())}
     for first in itertools.islice(rows, 1):
-        if isinstance(first[1], dict) and any(key.lower() in SPLIT for key in first[1].keys() - known):
+        record = {} if isinstance(first[1], Fault) else first[1]
+        if any(key.lower() in SPLIT for key in record.keys() - known):
             warnings.warn(
                 f"{path}: the column split is not read, as each split is to have a file of its own.", stacklevel=2
             )
+        for field, names in fields.items():
+            columns = list(dict.fromkeys(key for name in names if (key := _key(record, name)) is not None))
+            if len(columns) > 1:
+                others = " and ".join(columns[1:])
+                warnings.warn(f"{path}: the column {columns[0]} is read as the {field}, not {others}.", stacklevel=2)
         rows = itertools.chain([first], rows)
     yield from parse_each(rows, lambda row: pick_fields(row, fields, optional))
 

@@ -92,6 +92,11 @@ def test_a_table_may_have_no_header_and_fields_may_be_optional(tmp_path):
     assert read(tmp_path, '{"label": "x", "text": "a", "genre": null}', optional=("genre",)) == [(1, ("x", "a", ""))]
 
 
+def test_of_two_columns_that_may_be_one_field_the_one_that_is_read_is_named(tmp_path):
+    with pytest.warns(UserWarning, match=r"a.csv: the column text is read as the text, not review."):
+        assert read(tmp_path, "label,review,text\nx,a,b\n", "a.csv") == [(2, ("x", "b"))]
+
+
 def test_a_label_may_be_a_whole_number_as_pandas_writes_it(tmp_path):
     lines = "".join(f'{{"label": {label}, "text": "a"}}\n' for label in ("2", "2.0", '" 2 "', "2.5"))
     *same, other = read(tmp_path, lines)
