@@ -120,6 +120,9 @@ def check(cfg: DictConfig) -> dict[str, Any]:
             check_target(name, node, supplied)
     values["logger"] = _loggers(values["logger"])
     if "encoder" not in parameters("task.model", values["task"]["model"]):
+        words = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
+        if chosen := [word for word in words if re.match(r"\+{0,2}encoder[.=](?!null$)", word)]:
+            raise ConfigError(f"{chosen[0]}: {values['task']['model']['_target_']} takes no encoder; leave it out.")
         values["encoder"] = None
     elif values["encoder"]:
         _check_encoder(values)

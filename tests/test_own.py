@@ -266,3 +266,11 @@ def test_a_setting_that_an_own_class_does_not_take_names_the_class(folder):
     own.choose(["encoder=mine"])
     with pytest.raises(UserError, match=r"There is no key encoder\.twice\. .*Reader takes no other"):
         checked("task=prefix_toy", "encoder=mine")
+
+
+@pytest.mark.parametrize("word", ["encoder=transformer", "encoder.cell=rnn"])
+def test_an_encoder_for_a_model_that_takes_none_is_refused(word, tmp_path):
+    """It was left out without a word, so that a sweep over encoders compared a model with itself."""
+    result = call("task=poincare_embeddings_toy", word, f"paths.output_dir={tmp_path}")
+    assert result.code == 1
+    assert f"{word}: tasks.poincare_embeddings.model.NodeEmbeddings takes no encoder; leave it out." in result.err

@@ -71,7 +71,7 @@ class NodeEmbeddings(nn.Module):
             away = self.manifold.transp0(at, torch.randn(len(nodes), self.d, dtype=torch.float64))
             away = away * step / self.manifold.norm(at, away, keepdim=True)
             points[torch.from_numpy(nodes)] = self.manifold.expmap(at, away)
-        table = next(self.table.parameters())
+        table = next(parameter for parameter in self.table.parameters() if parameter.dim() == 2)  # no learned curvature
         if isinstance(table, ManifoldParameter):  # of another model of the space, in the Klein family
             assert isinstance(table.manifold, Manifold)
             table.copy_(convert(points, self.manifold, table.manifold))

@@ -122,9 +122,11 @@ class MuR(Scorer):
         return self.manifold, self.translation(torch.arange(self.n_relations, device=self.stretch.device)).detach()
 
     def factors(self, h: Tensor, r: Tensor, t: Tensor) -> list[Tensor]:
-        """The entities, as the points they are, and the diagonals and the points of the relations."""
+        """The entities and the points of the relations, by coordinates that are free (of the hyperboloid the space
+        parts), and the diagonals of the relations."""
         stretch = table_rows(self.stretch, r, self.sparse)
-        return [self.entity(h), stretch, self.translation(r), self.entity(t)]
+        head, translation, tail = map(self._coordinates, (self.entity(h), self.translation(r), self.entity(t)))
+        return [head, stretch, translation, tail]
 
     def _coordinates(self, x: Tensor) -> Tensor:
         """What the ball's coordinates are a multiple of."""

@@ -31,7 +31,7 @@ def test_batches_are_normalised_as_usual(shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("sizes", [(3, 2), (1, 4), (2, 2, 1)])
+@pytest.mark.parametrize("sizes", [(3, 2), (1, 4), (2, 2, 1), (0, 5)])
 def test_several_processes_normalise_the_whole_batch(shape, sizes):
     norm, x = make(shape)
     alone, whole, mix = copy.deepcopy(norm), x.clone().requires_grad_(), torch.randn_like(x)
@@ -80,3 +80,26 @@ def test_a_whole_batch_of_one_is_normalised_with_the_running_statistics():
     (result,) = in_processes(1, lambda rank: normalise(norm, x))
     torch.testing.assert_close(result, expected, **tolerance(F64, "identity"))
     assert norm.num_batches_tracked == 0
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_batch_of_no_rows_changes_nothing(processes):
+    norm, x = make((0, 3))
+    for own in in_processes(processes, lambda rank: _with_gradients(copy.deepcopy(norm), x)):
+        assert own.num_batches_tracked == 0
+        assert own.weight.grad.abs().sum() == 0
+    assert _with_gradients(norm, x).num_batches_tracked == 0
+
+
+def _with_gradients(norm, x):
+    normalise(norm, x).sum().backward()
+    return norm
+
+
+def test_processes_take_half_precision_as_one_does():
+    """As autocast hands it on from a convolution: statistics and their count stay in float32."""
+    norm, x = torch.nn.BatchNorm1d(3), 3 + torch.randn(1001, 3)
+    expected = copy.deepcopy(norm)(x.bfloat16().float())
+    first, second = in_processes(2, lambda rank: normalise(copy.deepcopy(norm), x.bfloat16().split([500, 501])[rank]).detach())
+    assert first.dtype is torch.bfloat16
+    torch.testing.assert_close(torch.cat([first, second]).float(), expected, rtol=0.01, atol=0.01)

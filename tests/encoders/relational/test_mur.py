@@ -143,6 +143,7 @@ def test_start_points_and_factors():
     assert 3e-4 < points.std() < 3e-3
     assert scorer.stretch.abs().max() <= 1
     assert [f.shape for f in scorer.factors(H, REL, T[:, 0])] == [(5, D)] * 4
+    assert [f.shape for f in model("lorentz", F32).factors(H, REL, T[:, 0])] == [(5, D)] * 4, "no times"
     with pytest.raises(ValueError, match="init_std must be positive, got 0"):
         model("poincare", init_std=0)
 

@@ -17,17 +17,19 @@ from tasks.poincare_embeddings.pairs import Ancestors
 from tests.cli import QUIET, call, places
 
 
-def model(geometry: str = "poincare", **changes) -> NodeEmbeddings:
+def model(geometry: str = "poincare", learn_c: bool = False, **changes) -> NodeEmbeddings:
     space, layers = GEOMETRIES[geometry]
     c = None if space == "Euclidean" else 1.0
+    curved = make_geometry(geometry, space, layers, c=c, learn_c=learn_c and c is not None)
     settings = {"d": 3, "start": "tree", "start_step": 0.4, "init_bound": 1e-3, "temperature": 1.0, "sparse": True}
-    return NodeEmbeddings(make_geometry(geometry, space, layers, c=c), complete_tree(3, 2), **(settings | changes))
+    return NodeEmbeddings(curved, complete_tree(3, 2), **(settings | changes))
 
 
+@pytest.mark.parametrize("learn_c", [False, True])
 @pytest.mark.parametrize("geometry", list(GEOMETRIES))
-def test_every_node_starts_a_step_from_the_one_above_it(geometry):
+def test_every_node_starts_a_step_from_the_one_above_it(geometry, learn_c):
     torch.manual_seed(0)
-    embeddings, edges = model(geometry), complete_tree(3, 2)
+    embeddings, edges = model(geometry, learn_c), complete_tree(3, 2)
     points = embeddings.points.detach()
     steps = embeddings.manifold.dist(points[edges.child.astype(np.int64)], points[edges.parent.astype(np.int64)])
     torch.testing.assert_close(steps, torch.full_like(steps, 0.4), rtol=1e-4, atol=0)
