@@ -25,6 +25,7 @@ def read(tmp_path, content: str | bytes, name: str = "train.tsv", **settings) ->
     return [(k, str(r) if isinstance(r, Fault) else tuple(r.values())) for k, r in records]
 
 
+@pytest.mark.filterwarnings("ignore:.*is read as the")  # where two columns may be one field
 @pytest.mark.parametrize(
     ("name", "content", "rows"),
     [
