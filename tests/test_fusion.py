@@ -153,7 +153,7 @@ def test_a_batch_of_another_size_is_compiled_once(graphs):
 
 @pytest.mark.long
 def test_rows_that_lie_apart_are_not_compiled_again(graphs):
-    """As the last states of sequences: HyFi's first step on a GPU compiled a formula of 50 s twice."""
+    """As the last states of sequences: HyFi's first step compiled its largest formula but one once more for them."""
     layer, states = mobius.Linear(PoincareBall(1.0), 4, 3), PoincareBall(1.0).random(5, 2, 4)
     gradient(layer, states[:, 1].contiguous())
     n = len(graphs)

@@ -43,7 +43,7 @@ class Setting:
             return Effort(1, 0.0)
         if self.quick:
             return Effort(5, 0.4, brief=True)
-        return Effort(9, 1.0 if self.device.type == "cuda" else 5.0, 5)  # times of a GPU vary less
+        return Effort(9, 1.0 if self.device.type == "cuda" else 5.0, 5)  # milliseconds of work on a GPU
 
     def gates(self, row: Row) -> list[Gate]:
         """The gates of a row that apply here; they are for float32, in others ratios are reported without a verdict."""
