@@ -34,5 +34,5 @@ def mobius_affine(
 
 
 def _flat(x: Tensor, lead: torch.Size) -> Tensor:
-    """The rows of x (..., D) with these leading axes, (N, D), contiguous, as a formula is compiled again for other strides."""
+    """The rows of x (..., D) with these leading axes, (N, D), contiguous: other strides would be compiled anew."""
     return x.expand(*lead, x.shape[-1]).reshape(-1, x.shape[-1]).contiguous()
