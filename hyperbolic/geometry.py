@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hyperbolic.autocast import autocast_device
 from hyperbolic.layers.family import FAMILIES, LayerFamily, register_family
-from hyperbolic.layers.guard import autocast_device
 from hyperbolic.manifolds import MANIFOLDS, Manifold, register_manifold
 from hyperbolic.manifolds.charts import convert, origin_vectors, same_space
 
@@ -341,7 +341,7 @@ class ChangeGeometry(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.source is self.target:
             return x
-        if (device := autocast_device((x,), {})) is not None:  # which curved layers leave
+        if (device := autocast_device(x)) is not None:  # which curved layers leave
             with torch.autocast(device, enabled=False):
                 return self.forward(x if x.dtype is torch.float64 else x.float())
         if not self.isometry:

@@ -35,6 +35,7 @@ from torch import Tensor
 from torch._library.autograd import Info, make_autograd_impl
 
 from hyperbolic import fusion, switch
+from hyperbolic.autocast import autocast_device
 
 Arguments = tuple[Any, ...]
 NAMESPACE = "hyperbolic"
@@ -233,7 +234,7 @@ def _runner(cls: type[Operator], n_fixed: int | None, devices: Sequence[str]) ->
     def run(*arguments: Any) -> Any:
         tensors = [a for a in arguments if isinstance(a, Tensor)]
         kind = tensors[0].device.type
-        if kind != "meta" and torch.is_autocast_enabled(kind):
+        if autocast_device(*tensors) is not None:
             with torch.autocast(kind, enabled=False):
                 return run(*arguments)
         if not torch.compiler.is_compiling() and switch.is_transformed():

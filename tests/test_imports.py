@@ -19,7 +19,7 @@ TRITON = re.compile(r"hyperbolic\.kernels\.(.*\.)?triton\w*")  # modules for GPU
 
 # Rooms of hyperbolic/ from the inside out: a room may import itself and what stands before it.
 INWARD = (
-    "typing", "switch", "fusion", "native", "operator", "rows", "numerics", "smooth", "nonlinearity", "manifolds", "kernels",
+    "typing", "autocast", "switch", "fusion", "native", "operator", "rows", "numerics", "smooth", "nonlinearity", "manifolds", "kernels",
     "layers", "geometry", "encoders",
 )  # fmt: skip
 # These two stand beside the order: they may import manifolds and what is inside of it, and no one inside imports them.

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from hyperbolic import switch
+from hyperbolic.autocast import autocast_device
 from hyperbolic.fusion import fuse
 from hyperbolic.layers.family import families_of
 from hyperbolic.manifolds import Manifold
@@ -71,7 +72,7 @@ def takes_points(*sizes: str | None, flat: bool = False, full: bool | None = Non
 
         @functools.wraps(forward)
         def guarded(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            autocast = autocast_device(args, kwargs) if full else None
+            autocast = autocast_device(*args, *kwargs.values()) if full else None
             if autocast is None:
                 check(self, args, kwargs)
                 return forward(self, *args, **kwargs)
@@ -83,15 +84,6 @@ def takes_points(*sizes: str | None, flat: bool = False, full: bool | None = Non
         return cast(Forward, guarded)  # it takes and returns what forward does
 
     return decorate
-
-
-def autocast_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-    """The device of the first tensor, where autocast is on there."""
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, Tensor):
-            kind = value.device.type
-            return kind if kind != "meta" and torch.is_autocast_enabled(kind) else None
-    return None
 
 
 def _full(value: Any) -> Any:

@@ -96,6 +96,15 @@ class Manifold(geoopt.Manifold, abc.ABC):
         """Curvature parameter as a float64 scalar tensor: sectional curvature ``-c``."""
         return torch.nn.functional.softplus(self.free_c) if self.learn_c else self.fixed_c
 
+    @property
+    def holder(self) -> Tensor:
+        """The tensor that holds c: the parameter that is learned, ``c = softplus(free_c)``, or c itself."""
+        return self.free_c if self.learn_c else self.fixed_c
+
+    def number(self) -> float:
+        """c as a number, without a gradient; as it starts where it has no memory (a meta device)."""
+        return self.start_c if self.c.is_meta else float(self.c.detach())
+
     def twin(self, kind: type[M]) -> M:
         """Another curved manifold with the curvature of this one, also while it is learned."""
         if isinstance(self, kind):
@@ -235,8 +244,7 @@ class Manifold(geoopt.Manifold, abc.ABC):
         return False, f"the point leaves the space by {gap[~inside].max():.2g}"
 
     def extra_repr(self) -> str:
-        c = self.start_c if self.c.is_meta else float(self.c.detach())
-        return f"c={c:.6g}" + (", learned" if self.learn_c else "")
+        return f"c={self.number():.6g}" + (", learned" if self.learn_c else "")
 
 
 class HyperbolicManifold(Manifold):

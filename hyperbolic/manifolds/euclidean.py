@@ -30,7 +30,7 @@ class Euclidean(Manifold):
         return x
 
     def egrad2rgrad(self, x: Tensor, u: Tensor) -> Tensor:
-        return u
+        return u.expand(torch.broadcast_shapes(x.shape, u.shape))
 
     def _inner(self, x: Tensor, u: Tensor, v: Tensor) -> Tensor:
         return broadcast(dot(u, v), x[..., :1])[0]
@@ -70,4 +70,4 @@ class Euclidean(Manifold):
         check_number(x, weights)
         if weights is None:
             return x.mean(-2)
-        return (weights.unsqueeze(-1) * x).sum(-2) / weights.sum(-1, keepdim=True)
+        return ((weights.unsqueeze(-1) * x).sum(-2) / weights.sum(-1, keepdim=True)).to(x.dtype)

@@ -34,7 +34,7 @@ class Klein(HyperbolicManifold):
     name = "Klein"
 
     def max_radius(self, dtype: torch.dtype = torch.float32) -> float:
-        return math.atanh(1 - limit(BALL_EPS, dtype)) / math.sqrt(float(self.c.detach()))
+        return math.atanh(1 - limit(BALL_EPS, dtype)) / math.sqrt(self.number())
 
     def projx(self, x: Tensor) -> Tensor:
         return project(x, self.c)

@@ -10,6 +10,7 @@ import math
 import torch
 from torch import Tensor
 
+from hyperbolic.autocast import leaves_autocast
 from hyperbolic.manifolds import sheet
 from hyperbolic.manifolds.base import HyperbolicManifold
 from hyperbolic.numerics import SHEET_RADIUS, dot, limit, sqnorm, wide
@@ -19,6 +20,16 @@ from hyperbolic.smooth import asinhc, safe_sqrt, sinhc
 def minkowski_inner(x: Tensor, y: Tensor) -> Tensor:
     """``<x, y>_L = -x_0 y_0 + sum_i x_i y_i``, shape (..., 1), float64."""
     return dot(x[..., 1:], y[..., 1:]) - wide(x[..., :1]) * wide(y[..., :1])
+
+
+@leaves_autocast
+def lorentz_products(queries: Tensor, table: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``<q, e>_L = -q_0 e_0 + sum_i q_i e_i`` of all pairs: (..., d+1), (N, d+1) -> (..., N), in the points' dtype;
+    plus a bias (N,) of the points.
+
+    The order of the products is that of the distances, nearest first: ``cosh(sqrt(c) d) = -c <q, e>_L``.
+    """
+    return torch.nn.functional.linear(torch.cat([-queries[..., :1], queries[..., 1:]], -1), table, bias)
 
 
 def lorentz_distance2(x: Tensor, y: Tensor) -> Tensor:
@@ -56,7 +67,7 @@ class Lorentz(HyperbolicManifold):
         return coordinates - 1
 
     def max_radius(self, dtype: torch.dtype = torch.float32) -> float:
-        return limit(SHEET_RADIUS, dtype) / math.sqrt(float(self.c.detach()))
+        return limit(SHEET_RADIUS, dtype) / math.sqrt(self.number())
 
     def _point(self, space: Tensor, dtype: torch.dtype) -> Tensor:
         """The point with these space coordinates, pulled inside the stated radius."""

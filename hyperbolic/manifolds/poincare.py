@@ -14,6 +14,7 @@ import math
 import torch
 from torch import Tensor
 
+from hyperbolic.autocast import leaves_autocast
 from hyperbolic.fusion import fuse
 from hyperbolic.manifolds import sheet
 from hyperbolic.manifolds.ball_rows import BallAdd, BallDistanceSquare, inside
@@ -134,7 +135,7 @@ class PoincareBall(HyperbolicManifold):
     origin_scale = 2.0
 
     def max_radius(self, dtype: torch.dtype = torch.float32) -> float:
-        return 2 * math.atanh(1 - limit(BALL_EPS, dtype)) / math.sqrt(float(self.c.detach()))
+        return 2 * math.atanh(1 - limit(BALL_EPS, dtype)) / math.sqrt(self.number())
 
     def projx(self, x: Tensor) -> Tensor:
         return project(x, self.c)
@@ -197,6 +198,7 @@ class PoincareBall(HyperbolicManifold):
         u = r * (artanhc(ball_gap(x, self.c)) * wide(x))  # float64: rounding u would spoil gradients near the boundary
         return (_bounded_tanhc(self.c * sqnorm(u), x.dtype) * u).to(x.dtype)
 
+    @leaves_autocast
     def mobius_matvec(self, weight: Tensor, x: Tensor) -> Tensor:
         """``W (x) x = exp_0(W log_0(x))`` for W of shape (d_out, d_in) (Ganea et al. 2018, Lemma 6)."""
         y = torch.nn.functional.linear(x, weight)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, overload
 
 import torch
@@ -14,10 +15,13 @@ from hyperbolic.optim.checks import check_names, check_options, check_state, req
 from hyperbolic.optim.gradients import Gradient
 from hyperbolic.optim.points import (
     MOMENTS,
+    SMALL,
     check_manifold,
     jobs_of,
     manifold_of,
     new_state,
+    project,
+    rows_of,
     space_of,
     step_rows,
 )
@@ -25,7 +29,6 @@ from hyperbolic.optim.roles import CURVATURES
 
 Update = tuple[Tensor, Gradient, dict[str, Any]]  # parameter, gradient, state
 CLIPS = ("global", "group", "tensor")
-_SMALL = 1 << 16  # tensors of points up to this size are updated together
 
 
 class RiemannianOptimizer(torch.optim.Optimizer):
@@ -56,7 +59,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             already ends with a projection of the point, and where kernels on a GPU make it, of the momentum).
         max_radius: keep points within that distance of the origin: what a step moves further is moved back along
             the geodesic from there, its momentum with it (None: as far as the manifold allows).
-        max_grad_norm: clip gradients to this norm (None: no clipping).
+        max_grad_norm: clip gradients to this norm (None, inf: no clipping).
         clip: "global", one norm for all parameters; "group", each group of parameters by its own; or "tensor", every
             tensor by its own (Ganea et al.).
         stacked: along so many first axes several tensors are stacked, each of which clip="tensor" takes by its own.
@@ -64,7 +67,8 @@ class RiemannianOptimizer(torch.optim.Optimizer):
     float32 keeps few digits of the direction of a momentum far out on the hyperboloid: beyond about 14 / sqrt(c) from
     the origin steps of Adam go astray. Give max_radius, or float64, where points go there.
 
-    Points move, and are projected and drawn back, by the curvature c of their gradients; a learned c moves after that.
+    Points move, and are projected and drawn back, by the curvature c of their gradients; a learned c moves after that,
+    and all points on its manifold are projected, also those without a gradient; rows of lazy tables when they are used.
     A finite gradient never makes a parameter NaN. On a GPU nothing waits for the device, but for the rows of lazy
     tensors (unless a sparse gradient is already coalesced) and for points beyond max_radius.
 
@@ -94,7 +98,8 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         require(clip in CLIPS, f"clip must be {' or '.join(map(repr, CLIPS))}, got {clip!r}")
         require(max_grad_norm is None or max_grad_norm > 0, f"max_grad_norm must be positive, got {max_grad_norm}")
         require(stabilize is None or stabilize >= 1, f"stabilize must be at least 1, got {stabilize}")
-        self.stabilize, self.max_grad_norm, self.clip = stabilize, max_grad_norm, clip
+        self.stabilize, self.clip = stabilize, clip
+        self.max_grad_norm = None if max_grad_norm == math.inf else max_grad_norm
         self._touched: dict[Tensor, Tensor] = {}
         defaults = {
             "rule": rule,
@@ -184,9 +189,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         grads = self._gradients()
-        for p, gradient in grads.items():
-            if gradient.rows is not None and _learns_c(p):  # c has moved since they were used
-                _project(p, gradient.rows)
+        project([(p, g.rows) for p, g in grads.items() if g.rows is not None and _learns_c(p)])  # c has moved since
         for group in self.param_groups:
             for p in group["params"]:
                 if p in grads:
@@ -202,10 +205,15 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             for some, group in groups:
                 self._step_flat([(p, g, self.state[p]) for p, g in some.items() if manifold_of(p) is None], group)
         torch.autograd.graph.increment_version(list(grads))  # kernels that take addresses leave it as it was
-        for p, gradient in grads.items():
-            if gradient.rows is None and _learns_c(p):  # c has moved after them; rows of tables: when they are used
-                _project(p)
+        project([(p, None) for p in self._left_behind(grads)])
         return loss
+
+    def _left_behind(self, grads: Mapping[Tensor, Gradient]) -> Iterator[Tensor]:
+        """Tensors of points whose c may have moved after them; rows of lazy tables are projected when they are used."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                if _learns_c(p) and (grads[p].rows is None if p in grads else _steps_c(p, grads) and not group["lazy"]):
+                    yield p
 
     def _gradients(self) -> dict[Tensor, Gradient]:
         """Gradients as they are."""
@@ -252,7 +260,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             state, manifold = self.state[p], manifold_of(p)
             if manifold is None:
                 continue
-            alone = p.numel() > _SMALL or gradient.rows is not None
+            alone = p.numel() > SMALL or gradient.rows is not None
             key = id(p) if alone else (space_of(manifold), p.shape[-1], p.dtype, p.device, state["step"])
             point_updates.setdefault(key, []).append((p, gradient, state))
         for updates in point_updates.values():
@@ -293,19 +301,19 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         params, grads, states = zip(*updates, strict=True)
         number, manifold = states[0]["step"], manifold_of(params[0])
         assert manifold is not None
-        project = self._projects(number)
+        projects = self._projects(number)
         points = [p.detach().as_subclass(Tensor) for p in params]
         moments = [key for key in MOMENTS if key in states[0]]
         index = grads[0].rows  # of a table's rows
         one = [points[0], *(states[0][key] for key in moments)]
         if index is not None or (len(params) == 1 and all(t.is_contiguous() for t in one)):
-            own = {key: _rows(states[0][key]) for key in moments}
-            step_rows(_rows(points[0]), _rows(grads[0].values), own, number, group, manifold, project, index)
+            own = {key: rows_of(states[0][key]) for key in moments}
+            step_rows(rows_of(points[0]), rows_of(grads[0].values), own, number, group, manifold, projects, index)
             return
         tables = [points, *([s[key] for s in states] for key in moments)]
-        rows = [torch.cat([_rows(t) for t in each]) for each in tables]
-        grad = torch.cat([_rows(g.values) for g in grads])
-        step_rows(rows[0], grad, dict(zip(moments, rows[1:], strict=True)), number, group, manifold, project)
+        rows = [torch.cat([rows_of(t) for t in each]) for each in tables]
+        grad = torch.cat([rows_of(g.values) for g in grads])
+        step_rows(rows[0], grad, dict(zip(moments, rows[1:], strict=True)), number, group, manifold, projects)
         sizes = [p.numel() // p.shape[-1] for p in params]
         for each, joined in zip(tables, rows, strict=True):
             parts = joined.split(sizes)
@@ -316,15 +324,8 @@ def _learns_c(p: Tensor) -> bool:
     return (manifold := manifold_of(p)) is not None and manifold.learn_c
 
 
-def _project(p: Tensor, rows: Tensor | slice = slice(None)) -> None:
-    """Points, or rows of a table, onto their manifold as it is now, in place."""
-    manifold, points = manifold_of(p), p.detach().as_subclass(Tensor)
-    assert manifold is not None
-    points[rows] = manifold.projx(points[rows])
-
-
-def _rows(t: Tensor) -> Tensor:
-    return t if t.dim() == 2 else t.reshape(-1, t.shape[-1])
+def _steps_c(p: Tensor, grads: Mapping[Tensor, Gradient]) -> bool:
+    return (manifold := manifold_of(p)) is not None and manifold.free_c in grads
 
 
 def _lacks_state(state: dict[str, Any], group: dict[str, Any]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ from hyperbolic.manifolds import Euclidean, Manifold
 from hyperbolic.optim.gradients import Gradient
 
 MOMENTS = ("momentum", "square", "largest_square")
+SMALL = 1 << 16  # tensors of points up to this size are updated together
 
 
 def manifold_of(p: Tensor) -> Manifold | None:
@@ -46,6 +47,34 @@ def space_of(manifold: Manifold) -> tuple[type[Manifold] | int, ...]:
     """What two manifolds share when a point of one is a point of the other: the model and the curvature's tensor."""
     own = [id(t) for t in (*manifold.parameters(), *manifold.buffers())]
     return (type(manifold), *(own or [id(manifold)]))
+
+
+def rows_of(t: Tensor) -> Tensor:
+    """Points (..., D) as (N, D)."""
+    return t if t.dim() == 2 else t.reshape(-1, t.shape[-1])
+
+
+def project(tables: Iterable[tuple[Tensor, Tensor | None]]) -> None:
+    """Tensors of points, or rows (K,) of them, onto their manifolds as they are now, in place: those of one space and
+    width together, so that a GPU launches as many kernels for many as for one; on a CPU large ones by themselves."""
+    spaces: dict[object, list[tuple[Tensor, Tensor | None]]] = {}
+    for p, index in tables:
+        manifold = manifold_of(p)
+        assert manifold is not None
+        alone = p.numel() > SMALL and p.device.type == "cpu"
+        key = id(p) if alone else (space_of(manifold), p.shape[-1], p.dtype, p.device)
+        spaces.setdefault(key, []).append((p, index))
+    for some in spaces.values():
+        manifold = manifold_of(some[0][0])
+        assert manifold is not None
+        points = [p.detach().as_subclass(Tensor) for p, _ in some]
+        parts = [rows_of(t if index is None else t[index]) for t, (_, index) in zip(points, some, strict=True)]
+        new = manifold.projx(torch.cat(parts)).split([len(part) for part in parts])
+        if whole := [k for k, (_, index) in enumerate(some) if index is None]:
+            torch._foreach_copy_([points[k] for k in whole], [new[k].view_as(points[k]) for k in whole])
+        for table, part, (_, index) in zip(points, new, some, strict=True):
+            if index is not None:
+                table.index_copy_(0, index, part)
 
 
 def new_state(p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.nn.functional import normalize
 
 from hyperbolic.kernels.distance_softmax import cosh_products, distance_softmax, passes
 from hyperbolic.manifolds import Lorentz, sheet
@@ -135,3 +136,16 @@ def test_each_gradient_alone_is_that_of_all():
         alone = [x.clone().requires_grad_(i == j) for j, x in enumerate(points)]
         distance_softmax(*alone, c, SOME).backward()
         torch.testing.assert_close(alone[i].grad, expected, **tolerance(F64, "identity"))
+
+
+@pytest.mark.parametrize(("temperature", "radius"), [(0.01, 6.0), (0.02, 8.0), (0.02, 10.0), (0.05, 18.0)])
+def test_distances_of_many_hundred_temperatures(temperature, radius):
+    """Weights exp(-d/T) that float64 has not, but whose ratios it has."""
+    space, draw = Lorentz(c=1.0), torch.Generator().manual_seed(3)
+    u = normalize(torch.randn(18, 5, dtype=F64, generator=draw), dim=-1) * radius
+    points = [x[:, 1:] for x in space.expmap0(u).split([6, 6, 6])]
+    actual = with_gradients(distance_softmax, [*points, space.c], NONE, temperature)
+    expected = with_gradients(of_single_pairs, [*points, space.c], NONE, temperature)
+    assert float(expected[0]) > 1
+    for one, other in zip(actual, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-9 * float(other.abs().max()))

@@ -203,3 +203,20 @@ def test_no_classes():
     logits.sum().backward()
     assert logits.shape == (3, 0)
     assert not x.grad.any()
+
+
+def test_normals_at_zero_take_the_small_gradients_of_a_mean_loss():
+    """1e-6 of a sum: times the least length of a normal it must not vanish in float32."""
+    ball = PoincareBall(1.0)
+    x, p, a = ball.random(8, D, std=0.5), torch.zeros(2, D), torch.zeros(2, D, requires_grad=True)
+    whole, part = (torch.autograd.grad(share * mlr_logits(x, p, a, ball.c).sum(), a)[0] for share in (1, 1e-6))
+    torch.testing.assert_close(part, 1e-6 * whole, rtol=1e-4, atol=0)
+
+
+def test_a_curvature_of_any_shape_has_a_gradient_of_that_shape():
+    ball = PoincareBall(1.0)
+    x, p, a = ball.random(8, D, std=0.5), ball.random(2, D, std=0.5), torch.randn(2, D)
+    for shape in ((1,), (1, 1)):
+        c = torch.ones(shape, dtype=F64, requires_grad=True)
+        mlr_logits(x, p, a, c).sum().backward()
+        assert c.grad.shape == shape

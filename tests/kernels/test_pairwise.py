@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from hyperbolic.kernels.pairwise import lorentz_pairwise, lorentz_products, poincare_pairwise
+from hyperbolic.kernels.pairwise import lorentz_pairwise, poincare_pairwise
 from hyperbolic.manifolds import Lorentz, PoincareBall
-from hyperbolic.manifolds.lorentz import minkowski_inner
+from hyperbolic.manifolds.lorentz import lorentz_products, minkowski_inner
 
 F32, F64 = torch.float32, torch.float64
 D = 5

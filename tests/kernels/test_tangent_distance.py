@@ -156,3 +156,16 @@ def test_second_derivatives():
     (curvature,) = torch.autograd.grad(slope.square().sum(), e)
     assert torch.isfinite(curvature).all()
     assert torch.autograd.gradgradcheck(lambda e: tangent_distance2(x, gap, e, c), e)
+
+
+def test_the_curvature_of_short_distances_has_a_gradient():
+    """The float32 distances hardly change with c; their derivative is not that of their rounded values."""
+    draw = torch.Generator().manual_seed(0)
+    u, e = (1e-3 * torch.randn(size, dtype=F64, generator=draw) for size in ((3, 4), (3, 5, 4)))
+    grads = []
+    for dtype in (F32, F64):
+        c = torch.tensor(0.01, dtype=F64, requires_grad=True)
+        x = expmap0(u, c.detach())
+        tangent_distance2(x, ball_gap(x, c), e.to(dtype), c).sum().backward()
+        grads.append(c.grad)
+    torch.testing.assert_close(grads[0], grads[1], rtol=1e-3, atol=0)

@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 import torch
 
+from hyperbolic.kernels.recurrent import mobius_cell
 from hyperbolic.manifolds import Euclidean, Klein, Lorentz, PoincareBall
 from hyperbolic.manifolds.charts import convert
+from hyperbolic.manifolds.lorentz import lorentz_products
 from tests.manifolds.sampling import FUNCTIONS, MANIFOLDS, sample
 
 KINDS = [PoincareBall, Lorentz, Klein]
@@ -70,3 +72,33 @@ def test_casting_a_model_leaves_the_curvature_alone(kind):
             assert manifold.c.dtype == torch.float64
             if not learn_c:
                 assert manifold.c.item() == 0.1
+
+
+@pytest.mark.parametrize("kind", [PoincareBall, Klein, Lorentz])
+def test_a_manifold_without_memory_has_its_radius(kind):
+    assert kind(0.3).to("meta").max_radius() == pytest.approx(kind(0.3).max_radius())
+
+
+def test_flat_space_has_the_shapes_and_dtypes_of_the_others():
+    x, u = torch.zeros(3, 1, 4), torch.zeros(4, 4)
+    weights = torch.ones(3, 1, dtype=torch.float64)
+    for manifold in (Euclidean(), PoincareBall(1.0)):
+        assert manifold.egrad2rgrad(x, u).shape == (3, 4, 4)
+        assert manifold.centroid(x, weights).dtype is torch.float32
+
+
+def test_functions_of_points_leave_autocast():
+    """As the layers do: products in bfloat16 have two digits."""
+    ball, space = PoincareBall(1.0), Lorentz(1.0)
+    x, y, weight = ball.random(5, 4), space.random(5, 4), torch.randn(3, 4)
+    cell = x, ball.random(5, 3), torch.randn(1, 3, 4), torch.randn(1, 3, 3), torch.zeros(1, 3), ball.c
+
+    def results():
+        return ball.mobius_matvec(weight, x), lorentz_products(y, y), mobius_cell(*cell)
+
+    expected = results()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        actual = results()
+    for one, other in zip(actual, expected, strict=True):
+        assert one.dtype is torch.float32
+        assert torch.equal(one, other)

@@ -90,3 +90,9 @@ def test_a_curvature_may_be_a_number_whatever_the_size():
         c = torch.tensor(1.5, dtype=torch.float64)
         assert torch.equal(poincare.mobius_add(x, y, 1.5), poincare.mobius_add(x, y, c))
         assert torch.equal(poincare.distance_square(x, y, 1.5), poincare.distance_square(x, y, c))
+
+
+def test_a_curvature_with_more_axes_than_the_points_gives_them_these_axes():
+    x = points(2400, 7, 1.0, 0.3)
+    for n in (9, 2400):
+        assert poincare.mobius_add(x[:n], x[:n], torch.ones(1, 1, 1, dtype=F64)).shape == (1, n, 7)

@@ -226,3 +226,16 @@ def test_small_radii_in_float32(kind, radius):
     reached = distances(p).double()
     assert reached.max() <= radius * (1 + 1e-5)
     assert reached.max() > 0.9 * radius
+
+
+@pytest.mark.parametrize("kind", [PoincareBall, Klein, Lorentz])
+def test_a_radius_no_point_can_reach_changes_nothing(kind):
+    steps = []
+    for radius in (None, 1000.0):
+        space = kind(1.0)
+        torch.manual_seed(0)
+        p = ManifoldParameter(space.random(4, 3), manifold=space)
+        p.grad = torch.randn_like(p.detach().as_subclass(torch.Tensor))
+        RiemannianAdam([p], lr=0.1, max_radius=radius).step()
+        steps.append(p.detach().as_subclass(torch.Tensor))
+    assert torch.equal(*steps)

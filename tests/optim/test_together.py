@@ -7,9 +7,11 @@ import pytest
 import torch
 from geoopt import ManifoldParameter
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
 from hyperbolic.optim import RiemannianAdam, RiemannianOptimizer, RiemannianSGD, flat, optimizer
+from hyperbolic.optim.points import project
 
 pytestmark = pytest.mark.usefixtures("each_path")
 
@@ -192,3 +194,57 @@ def test_points_move_with_the_curvature_of_their_gradients(kind, apart):
         RiemannianAdam([{"params": some} for some in each], lr=0.5, stabilize=1, max_radius=0.5).step()
     assert learned.c < 2.2
     torch.testing.assert_close(plain(p), learned.projx(plain(q)).detach())  # and then lie in the space of the new one
+
+
+class Operations(TorchDispatchMode):
+    """Counts what is computed, views left out."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += not func.is_view
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("kind", [PoincareBall, Klein, Lorentz])
+def test_points_are_projected_together_when_c_has_moved(kind):
+    """A GPU launches as many kernels for many tensors as for one."""
+    counts, space = [], kind(1.0, learn_c=True)
+    for n in (2, 20):
+        params = [bias(space) for _ in range(n)]
+        before = [plain(p) for p in params]
+        with torch.no_grad():
+            space.free_c.add_(1)
+        with Operations() as operations:
+            project((p, None) for p in params)
+        counts.append(operations.count)
+        for p, old in zip(params, before, strict=True):
+            assert torch.equal(plain(p), space.projx(old))
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("kind", [PoincareBall, Klein, Lorentz])
+def test_points_without_a_gradient_follow_a_learned_curvature(kind):
+    space = kind(1.0, learn_c=True)
+    used, unused = (ManifoldParameter(space.random(6, 3, std=3.0), manifold=space) for _ in range(2))
+    optimiser = RiemannianAdam([used, unused, space.free_c], lr=0.1)
+    for _ in range(20):
+        optimiser.zero_grad()
+        (space.dist0(used).sum() - 10 * space.c).backward()
+        optimiser.step()
+    assert space.number() > 1.5
+    for p in (used, unused):
+        assert space.check_point_on_manifold(p)
+
+
+@pytest.mark.parametrize("clip", ["global", "group", "tensor"])
+def test_a_norm_without_a_limit_clips_nothing(clip):
+    space = PoincareBall(1.0)
+    params = [bias(space), nn.Parameter(torch.randn(3))]
+    params[1].grad = torch.randn(3)
+    others = copy.deepcopy(params)
+    for some, norm in ((params, None), (others, float("inf"))):
+        for p, grad in zip(some, params, strict=True):
+            p.grad = grad.grad
+        RiemannianSGD([{"params": some[:1]}, {"params": some[1:], "stacked": 1}], max_grad_norm=norm, clip=clip).step()
+    assert all(torch.equal(plain(p), plain(q)) for p, q in zip(params, others, strict=True))

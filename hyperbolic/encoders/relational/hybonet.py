@@ -13,7 +13,6 @@ from hyperbolic.encoders.relational.scorer import Scorer, leaves_autocast
 from hyperbolic.geometry import Geometry
 from hyperbolic.kernels import relation_scores
 from hyperbolic.kernels.lorentz_rows import dual, normalise
-from hyperbolic.kernels.pairwise import lorentz_products
 from hyperbolic.kernels.relation_linear import relation_linear
 from hyperbolic.kernels.table_products import table_products
 from hyperbolic.kernels.table_rows import table_rows
@@ -21,6 +20,7 @@ from hyperbolic.layers.guard import check_index
 from hyperbolic.layers.lorentz import Embedding
 from hyperbolic.layers.lorentz_linear import VARIANTS
 from hyperbolic.manifolds import Lorentz, Manifold
+from hyperbolic.manifolds.lorentz import lorentz_products
 from hyperbolic.switch import is_followed
 
 _VARIANT = VARIANTS["kg"]
@@ -69,7 +69,7 @@ class HyboNet(Scorer):
         assert isinstance(entity, Embedding)
         self.entity = entity
         if max_norm is not None:
-            self.entity.max_radius = math.asinh(max_norm) / math.sqrt(float(self.manifold.c.detach()))
+            self.entity.max_radius = math.asinh(max_norm) / math.sqrt(self.manifold.number())
         bound = _VARIANT.start(size, size)
         self.matrix = nn.Parameter(torch.empty(n_relations, size, size).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.zeros(n_relations, size - 1))

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hyperbolic import autocast
 from hyperbolic.geometry import Geometry
 from hyperbolic.kernels.relation_linear import by_relation
 from hyperbolic.kernels.table_rows import table_rows
@@ -18,14 +19,12 @@ from hyperbolic.switch import is_followed
 
 
 def leaves_autocast(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """A method of a scorer, of curved geometries in float32 or above whatever autocast says."""
+    """A method of a scorer that computes in the points' dtype whatever autocast says, where its geometry is curved."""
+    of_points = autocast.leaves_autocast(method)
 
     @functools.wraps(method)
     def run(self: Scorer, index: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if not self.manifold.is_curved or not torch.is_autocast_enabled(index.device.type):
-            return method(self, index, *args, **kwargs)
-        with torch.autocast(index.device.type, enabled=False):
-            return method(self, index, *args, **kwargs)
+        return (of_points if self.manifold.is_curved else method)(self, index, *args, **kwargs)
 
     return run
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hyperbolic import native
+from hyperbolic import fusion, native
 from hyperbolic.kernels.distance_softmax import plain
 from hyperbolic.operator import Operator, operator
 from hyperbolic.typing import Context
 
 _BLOCK = 1 << 16  # float64 entries that are worked on at a time, half a megabyte
-_LEAST_WEIGHT = 1e-300  # of a pair; smaller ones, of points more than 690 T apart, would be 0
+_LEAST_WEIGHT = 1e-290  # of a pair; beside smaller ones, of points more than 667 T apart, others would be 0
 LIBRARY = native.Library("distance_softmax")
 
 
@@ -43,7 +43,11 @@ class DistanceSoftmax(Operator):
     ) -> Tensor:
         left, right, n, exponent = left.contiguous(), right.contiguous(), len(left), float(power)
         near, slope, length = _weights(h.clamp_min(plain.LEAST**2), exponent)
-        near.clamp_min_(_LEAST_WEIGHT)
+        if near.min() < _LEAST_WEIGHT:
+            arguments, needs = (left, right, h, rows, columns, power), ctx.needs_input_grad
+            grads = fusion.gradients(plain.loss, arguments, [h.new_ones(())], needs) if any(needs) else (None,) * 6
+            ctx.save_for_backward(*grads[:3], grads[5])
+            return plain.loss(*arguments)
         rows, columns = rows.long(), columns.long()
         if len(rows):
             rows = native.checked_index(rows, n, "distance_softmax", "rows")

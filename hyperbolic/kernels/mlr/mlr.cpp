@@ -65,7 +65,7 @@ template <class T> void slopes(const Slopes<T> &tile, int threads) {
     }
 }
 
-constexpr double tiny = 1e-70;  // keeps |a| positive
+constexpr double tiny = 1e-40;  // keeps |a| positive
 
 }  // namespace
 

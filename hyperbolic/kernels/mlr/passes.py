@@ -40,7 +40,7 @@ class LiftHyperplanes(Operator):
         rows = a.new_empty(len(a), dtype=torch.float64) if ctx.needs_input_grad[2] else None
         tensors = (grad_w.contiguous(), grad_s.contiguous(), p, a, *scalars, grad_p, grad_a, rows)
         LIBRARY.run("lift_hyperplanes_grad", *tensors, *a.shape, float(c), _FLOOR)
-        return grad_p, grad_a, None if rows is None else rows.sum()
+        return grad_p, grad_a, None if rows is None else rows.sum().view(c.shape)
 
 
 @operator("mlr_logits(Tensor x, Tensor w, Tensor scale) -> Tensor")

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from hyperbolic.numerics import WIDE, ball_gap, dot, rescale, sqnorm
 
-TINY = 1e-70  # keeps |a| positive; sqrt(c) over its root is a float32 number for c up to 1e6
+TINY = 1e-40  # keeps |a| positive; gradients times its root, at a = 0, are no denormals of float32
 
 
 def lift_hyperplanes(p: Tensor, a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:

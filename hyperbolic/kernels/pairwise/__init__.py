@@ -1,4 +1,4 @@
-"""Distances of all pairs of two sets of points, and Lorentz products with a table, as one matrix product each.
+"""Distances of all pairs of two sets of points, as one matrix product.
 
 ``sinh^2(sqrt(c) d/2)`` of every pair is an inner product of a vector of the one point with a vector of the other, taken
 in float64. Where its terms cancel (points close to each other, measured by their distance from the origin), the pair is
@@ -10,7 +10,6 @@ computed again from the difference of its points, as the manifolds do. The relat
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from hyperbolic.kernels.pairwise import passes
@@ -36,13 +35,4 @@ def lorentz_pairwise(x: Tensor, y: Tensor, c: Tensor, refine: bool = True) -> Te
     return distances
 
 
-def lorentz_products(queries: Tensor, table: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``<q, e>_L = -q_0 e_0 + sum_i q_i e_i`` of all pairs: (..., d+1), (N, d+1) -> (..., N), in the points' dtype;
-    plus a bias (N,) of the points.
-
-    The order of the products is that of the distances, nearest first: ``cosh(sqrt(c) d) = -c <q, e>_L``.
-    """
-    return torch.nn.functional.linear(torch.cat([-queries[..., :1], queries[..., 1:]], -1), table, bias)
-
-
-__all__ = ["lorentz_pairwise", "lorentz_products", "poincare_pairwise"]
+__all__ = ["lorentz_pairwise", "poincare_pairwise"]

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hyperbolic.autocast import leaves_autocast
 from hyperbolic.kernels.recurrent import passes, plain
 from hyperbolic.nonlinearity import check_nonlinearity
 
@@ -73,6 +74,7 @@ def _pad(out: Tensor, lengths: Tensor | None, streams: int) -> Tensor:
     return torch.cat([ahead, torch.where(ended, back[:, :, :1], back)])
 
 
+@leaves_autocast
 def mobius_cell(
     x: Tensor, h: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias: Tensor, c: Tensor, nonlinearity: str = "identity"
 ) -> Tensor:

@@ -16,6 +16,7 @@ from hyperbolic import native, switch
 from hyperbolic.kernels.riemannian_steps import plain
 from hyperbolic.kernels.riemannian_steps.plain import Rows, Rule, bound
 from hyperbolic.manifolds import Klein, Lorentz, Manifold, PoincareBall
+from hyperbolic.numerics import SHEET_RADIUS
 
 __all__ = ["Rows", "Rule", "bound", "plain", "step"]
 
@@ -73,8 +74,8 @@ def _is_for_cpp(rows: Rows, manifold: Manifold, rule: Rule) -> bool:
 
 def _step_in_cpp(rows: Rows, manifold: Manifold, rule: Rule, max_radius: float | None) -> None:
     c, time, space = float(manifold.c), math.inf, math.inf
-    if max_radius is not None and type(manifold) is Lorentz:
-        root = math.sqrt(c)
+    root = math.sqrt(c)
+    if max_radius is not None and type(manifold) is Lorentz and root * max_radius < SHEET_RADIUS[torch.float64]:
         time, space = math.cosh(root * max_radius) / root, math.sinh(root * max_radius) / root
     rows.require_shapes()
     if rows.some is not None and rows.some.numel():

@@ -68,7 +68,7 @@ def _fits(job: Job, device: torch.device) -> bool:
         and (not curved or (type(job.manifold) in KINDS and job.rule.exact_exp))
         and all(t is None or (t.dtype is x.dtype and t.is_contiguous() and t.device == device) for t in (x, *others))
         and (some is None or (some.dtype is torch.int64 and some.is_contiguous() and some.device == device))
-        and (job.manifold is None or job.manifold.c.device == device)
+        and (job.manifold is None or job.manifold.holder.device == device)
     )
 
 
@@ -114,7 +114,7 @@ def _curvature(manifold: Manifold | None, curvatures: dict[int, Tensor]) -> Tens
     """c, which is computed once for all manifolds that share it."""
     if manifold is None:
         return None
-    own = id(manifold.free_c if manifold.learn_c else manifold.fixed_c)
+    own = id(manifold.holder)
     if own not in curvatures:
         curvatures[own] = manifold.c.detach()
     return curvatures[own]

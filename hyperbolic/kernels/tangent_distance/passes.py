@@ -64,13 +64,13 @@ class SquaredLength(Operator):
         h, c = h.contiguous(), c.contiguous()
         out = h.new_empty(h.shape, dtype=torch.float32 if narrow else torch.float64)
         LIBRARY.run("squared", out, h, c, *h.shape, c.dim() > 0)
-        ctx.save_for_backward(h, c, out)
+        ctx.save_for_backward(h, c)
         return out
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
-        h, c, out = ctx.saved_tensors
+        h, c = ctx.saved_tensors
         grad_h, grad_c = torch.empty_like(h), h.new_empty(len(h), 1) if ctx.needs_input_grad[1] else None
-        tensors = (grad.contiguous(), h, c, out, grad_h, grad_c)
+        tensors = (grad.contiguous(), h, c, grad_h, grad_c)
         LIBRARY.run("squared_grad", *tensors, *h.shape, c.dim() > 0)
         return grad_h, None if grad_c is None else grad_c.sum_to_size(c.shape), None

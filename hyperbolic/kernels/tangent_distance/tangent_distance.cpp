@@ -54,7 +54,7 @@ template <class T> void squared(const double *h, double c, T *out, int64_t n) {
 }
 
 // Returns the derivative by c.
-template <class T> double squared_grad(const T *grad, const double *h, double c, const T *y, double *out, int64_t n) {
+template <class T> double squared_grad(const T *grad, const double *h, double c, double *out, int64_t n) {
     const double factor = 4 / c;
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -63,7 +63,7 @@ template <class T> double squared_grad(const T *grad, const double *h, double c,
         double cosh;
         const double length = elementary::arsinh(root, cosh);
         out[j] = factor * double(grad[j]) * (at == 0 ? 1.0 : length / root) / cosh;
-        sum += double(grad[j]) * double(y[j]);
+        sum += double(grad[j]) * factor * length * length;
     }
     return -sum / c;
 }
@@ -77,11 +77,11 @@ template <class T> double squared_grad(const T *grad, const double *h, double c,
             squared(h + r * columns, c[of_rows ? r : 0], out + r * columns, columns);                                  \
         });                                                                                                            \
     }                                                                                                                  \
-    extern "C" void squared_grad_##T(const T *grad, const double *h, const double *c, const T *y, double *out,         \
-                                     double *grad_c, int64_t rows, int64_t columns, int of_rows, int threads) {        \
+    extern "C" void squared_grad_##T(const T *grad, const double *h, const double *c, double *out, double *grad_c,     \
+                                     int64_t rows, int64_t columns, int of_rows, int threads) {                        \
         rows::each(rows, rows::worth(rows * columns, threads), [=](int64_t r) {                                        \
             const int64_t at = r * columns;                                                                            \
-            const double sum = squared_grad(grad + at, h + at, c[of_rows ? r : 0], y + at, out + at, columns);         \
+            const double sum = squared_grad(grad + at, h + at, c[of_rows ? r : 0], out + at, columns);                 \
             if (grad_c) grad_c[r] = sum;                                                                               \
         });                                                                                                            \
     }

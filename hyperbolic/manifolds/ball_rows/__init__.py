@@ -33,7 +33,8 @@ class _Rows(Operator):
 
     @staticmethod
     def fits(x: Tensor, y: Tensor, c: Tensor) -> bool:
-        return c.numel() == 1 and c.dtype is torch.float64 and large(x, y) and _LIBRARY.usable(x, y)
+        one_number = c.numel() == 1 and c.dim() <= x.dim() and c.dtype is torch.float64
+        return one_number and large(x, y) and _LIBRARY.usable(x, y)
 
 
 def _call(symbol: str, tensors: tuple[Tensor | None, ...], x: Tensor, c: Tensor) -> None:

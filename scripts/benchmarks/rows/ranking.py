@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hyperbolic.kernels.pairwise import lorentz_products
 from hyperbolic.manifolds import Lorentz
+from hyperbolic.manifolds.lorentz import lorentz_products
 from scripts.benchmarks import peers, triples
 from scripts.benchmarks.measure import Case, Variant
 from scripts.benchmarks.row import Gate, Row, Setting
