@@ -92,7 +92,7 @@ collect: setup ## check the records under outputs/ and copy the good ones to res
 
 tables: setup ## make results/tables/ from results/runs/ and print it (ARGS=--missing: print what runs the cells without a record)
 	$(PY) -m scripts.tables $(ARGS)
-	$(if $(findstring --missing,$(ARGS)),,$(PY) -m scripts.readme)
+	$(if $(findstring --missing,$(ARGS)),,$(PY) -m scripts.readme $(filter --check,$(ARGS)))
 
 check-tables: setup ## fail if a committed table is not what the records give
 	$(PY) -m scripts.tables --check

@@ -87,9 +87,9 @@ def check(cfg: DictConfig) -> dict[str, Any]:
         )
     values = files.plain(cfg)
     _check_whole_numbers(values)
-    every = values["trainer"]["check_val_every_n_epoch"]
-    if isinstance(every, int) and every < 1:
-        raise ConfigError(f"trainer.check_val_every_n_epoch must be at least 1, and it is {every}.")
+    for key in ("check_val_every_n_epoch", "accumulate_grad_batches"):
+        if isinstance(count := values["trainer"][key], int) and count < 1:
+            raise ConfigError(f"trainer.{key} must be at least 1, and it is {count}.")
     if nameless := [key for key, value in values["paths"].items() if value == ""]:
         raise ConfigError(f"paths.{nameless[0]} is empty; name a folder, or leave it out.")
     check_targets(values)
@@ -119,10 +119,12 @@ def check(cfg: DictConfig) -> dict[str, Any]:
         if node:
             check_target(name, node, supplied)
     values["logger"] = _loggers(values["logger"])
-    if "encoder" not in parameters("task.model", values["task"]["model"]):
-        words = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
-        if chosen := [word for word in words if re.match(r"\+{0,2}encoder[.=](?!null$)", word)]:
-            raise ConfigError(f"{chosen[0]}: {values['task']['model']['_target_']} takes no encoder; leave it out.")
+    takes = parameters("task.model", values["task"]["model"])
+    for key, none in (("encoder", "null"), ("geometry", "euclidean")):
+        words = HydraConfig.get().overrides.task if HydraConfig.initialized() and key not in takes else []
+        if chosen := [word for word in words if re.match(rf"\+{{0,2}}{key}[.=](?!{none}$)", word)]:
+            raise ConfigError(f"{chosen[0]}: {values['task']['model']['_target_']} takes no {key}; leave it out.")
+    if "encoder" not in takes:
         values["encoder"] = None
     elif values["encoder"]:
         _check_encoder(values)

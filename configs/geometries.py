@@ -11,7 +11,7 @@ from configs.targets import check_targets, load_target
 from hyperbolic.geometry import FAMILIES, GEOMETRIES, MANIFOLDS
 
 PAIR = ("name", "manifold", "layers")
-OF_A_WHOLE = ("options", "settings")  # what a file says that a component cannot have
+OF_A_WHOLE = ("options", "settings", "parts")  # what a file says that a component cannot have
 
 
 def with_pairs(parts: Mapping[str, Any]) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def with_pairs(parts: Mapping[str, Any]) -> dict[str, Any]:
     all that is needed to build its model again. What has no file stays: `make_geometry` says which names there are.
 
     Raises:
-        ConfigError: the file lacks a key, or has options or settings, or its function cannot be imported.
+        ConfigError: the file lacks a key, or has options, settings or parts, or its function cannot be imported.
     """
     result = dict(parts)
     for component, part in parts.items():

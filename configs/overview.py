@@ -16,9 +16,9 @@ HELP, SETTINGS = {"--help", "-h"}, {"--cfg", "-c"}
 CHECKPOINT = re.compile(r"(checkpoint|trainer\.resume)=(?!null$)")  # its settings are in a file that torch reads
 GROUPS = ("geometry", "encoder", "optim", "trainer", "logger", "sweep", "hydra/launcher")
 MANY = {"-m", "--multirun"}
-FLAGS = HELP | SETTINGS | MANY | {  # those that Hydra takes
+FLAGS = HELP | SETTINGS | MANY | {  # those that Hydra takes, but --experimental-rerun, which executes what a file holds
     "--resolve", "--package", "--run", "--info", "--config-path", "--config-dir", "--config-name",
-    "--hydra-help", "--version", "--shell-completion", "--experimental-rerun",
+    "--hydra-help", "--version", "--shell-completion",
 }  # fmt: skip
 WIDTH = 118
 EXAMPLES = """\

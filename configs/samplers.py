@@ -196,9 +196,10 @@ def check_database(file: Path) -> None:
 
 
 def _storage(optuna: Any, file: Path) -> Any:
-    return optuna.storages.RDBStorage(
-        f"sqlite:///{file.resolve()}", engine_kwargs={"connect_args": {"timeout": WAIT_S}}
-    )
+    def connect() -> sqlite3.Connection:  # a path in an address would have to do without ? % { and }
+        return sqlite3.connect(file.resolve(), timeout=WAIT_S)
+
+    return optuna.storages.RDBStorage("sqlite://", engine_kwargs={"creator": connect})
 
 
 def _optuna() -> Any:

@@ -28,6 +28,7 @@ FIXED = {  # what no search can choose, and what to do instead
     "experiment": "A search is of one experiment; start one for each.",
     **dict.fromkeys(("data.dir", "paths.data_dir"), "A search is on one data set; start one for each."),
     "mode": "A search trains models: leave mode out.",
+    "fidelity": "It may change what is measured; start a search for each.",
     "sweep": "Name one space.",
 }
 ITSELF = ("skip_finished", "trainer.resume")  # what a search does without being told: it goes on

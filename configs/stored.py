@@ -21,7 +21,7 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
-from configs import composing, files
+from configs import composing, files, overview
 from configs.errors import ConfigError
 from configs.targets import check_plain
 from configs.words import value_of
@@ -105,7 +105,7 @@ def choose(words: Sequence[str]) -> list[str]:
         UserError: the checkpoint cannot be read. ConfigError: it holds what no configuration may hold.
     """
     settings = dict(word.lstrip("+").split("=", 1) for word in words if "=" in word and not word.startswith("-"))
-    mode = settings.get("mode", "fit")
+    mode = value_of(f"mode={settings.get('mode', 'fit')}")
     key = "trainer.resume" if mode == "fit" else "checkpoint"
     place = value_of(f"{key}={settings.get(key, 'null')}")
     if place in ("null", "auto", "") or mode not in resume.STATES or {*GROUPS, "experiment"} & set(settings):
@@ -113,6 +113,16 @@ def choose(words: Sequence[str]) -> list[str]:
         return list(words)
     checkpoint = resume.read(Path(place), f"{key}={place}", resume.STATES[mode])
     for name in settings:
+        if mode == "fit" and name in ("optim", "trainer"):
+            raise ConfigError(
+                f"{name}={settings[name]}: a run that goes on has the {name} of its checkpoint. Set single values, as "
+                "trainer.max_epochs=20; or choose the task as well, as in task=... geometry=... encoder=..."
+            )
+        if mode == "test" and (name in ("seed", "optim") or name.startswith("optim.")):
+            raise ConfigError(
+                f"{name}={settings[name]}: the model is trained already, and the record of its test has the settings "
+                f"that it was trained with. Leave {name} out."
+            )
         if name == "fidelity" or re.fullmatch(r"task\.(?!(data|model|module)$)\w+", name):
             raise ConfigError(
                 f"{name}={settings[name]}: other settings of the checkpoint follow from its {name}, so it cannot be "
@@ -125,7 +135,7 @@ def choose(words: Sequence[str]) -> list[str]:
             "Name the file again where it is to have them."
         )
     composing.register(stored_name=checkpoint.get("name"))
-    return [f"experiment={CHOICE}", *words]
+    return overview.many_first([f"experiment={CHOICE}", *words])
 
 
 def offer(checkpoint: Mapping[str, Any], setting: str, everything: bool, portable: bool = False) -> None:

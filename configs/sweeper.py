@@ -138,6 +138,8 @@ class SearchSweeper(Sweeper):
                     raise
                 raise ConfigError(f"{paragraph(error)} Is sweep={name}, which draws it, for this task?") from error
             unseen.difference_update(drawn)
+            if values["trainer"]["limit_val_batches"] == 0:
+                raise ConfigError("trainer.limit_val_batches=0: trials are ranked by their validation.")
             module = values["task"]["module"]
             if not {"select", "select_mode"} <= set(module):
                 name = values["task"]["name"]
@@ -195,9 +197,12 @@ class SearchSweeper(Sweeper):
 
         first = fingerprint(space.job(samplers.Random(space, self.compose, self.seed).settings(0)))
         for key, values in space.by_key().items():
-            if not key.startswith(("task.data.", "task/data")) or key in ORDER:
+            if key in ORDER:
                 continue
-            shas = {json.dumps(_to_rank_by(fingerprint(space.job({key: value})))) for value in sorted(values)}
+            jobs = [space.job({key: value}) for value in sorted(values)]
+            if len({json.dumps(self._values(job)[1]["task"]["data"], default=str) for job in jobs}) == 1:
+                continue
+            shas = {json.dumps(_to_rank_by(fingerprint(job))) for job in jobs}
             if len(shas) > 1:
                 raise ConfigError(f"The trials of a search are ranked on one data set, and {key} gives several.")
         return hashlib.sha256(json.dumps(first, sort_keys=True, default=str).encode()).hexdigest()

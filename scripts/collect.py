@@ -2,6 +2,7 @@
 trials of `make tune` to results/tuning/."""
 
 import argparse
+import csv
 import json
 import re
 import sys
@@ -22,6 +23,8 @@ from tasks.errors import UserError  # noqa: E402
 from tasks.folders import whole_file, write_table  # noqa: E402
 from tasks.reading import brief  # noqa: E402
 
+TRIALS = "hydra.sweeper.n_trials"
+
 
 @reports_errors
 def main(arguments: list[str] | None = None, root: Path = ROOT, runs: Path = RUNS, published: Path = PUBLISHED) -> int:
@@ -34,15 +37,18 @@ def main(arguments: list[str] | None = None, root: Path = ROOT, runs: Path = RUN
 
     places = options.paths or [root / "outputs"]
     paths = find(places)
-    searched = searched_keys(load_layouts(published))
+    searched = searched_values(load_layouts(published))
     searches = [file.parent for place in places for file in sorted(place.rglob(search.SUMMARY))]
     counts: Counter[str] = Counter()
     accepted: dict[str, list[tuple[Path, Record, Cell | None]]] = defaultdict(list)  # by what they stand for
     refusals: list[str] = []
+    kept = published.parent / "tuning"
     for folder in searches:
         try:
             if folder.name in searched:
-                keep_search(folder, searched[folder.name], published.parent / "tuning", options.allow_dirty)
+                if several := [str(other) for other in searches if other.name == folder.name and other != folder]:
+                    raise RecordError(f"{folder}: {', '.join(several)} is a search of the same cell; name one of them.")
+                keep_search(folder, searched[folder.name], kept, options.allow_dirty, options.force)
                 counts["searches kept"] += 1
         except UserError as error:
             refusals.append(str(error))
@@ -175,39 +181,60 @@ def is_rival(file: Path, name: str, cell: Cell | None) -> bool:
     return named or (cell is not None and fits(read(file), cell))
 
 
-def searched_keys(layouts: list[Layout]) -> dict[str, set[str]]:
-    """By the name of a cell the settings that `make tune` searches for it: those with several values."""
-    keys: dict[str, set[str]] = defaultdict(set)
+def searched_values(layouts: list[Layout]) -> dict[str, dict[str, set[str]]]:
+    """By the name of a cell the settings that `make tune` searches for it, those with several values, each with these;
+    of an interval none. TRIALS is how many trials it takes."""
+    settings: dict[str, dict[str, set[str]]] = defaultdict(dict)
     for layout in layouts:
         pairs = [word.partition("=") for word in layout.tuning]
         for cell in layout.cells:
-            keys[cell.name] |= {key for key, _, values in pairs if re.search("[,(]", values)}
-    return keys
+            for key, _, values in pairs:
+                if key == TRIALS or re.search("[,(]", values):
+                    of_key = settings[cell.name].setdefault(key, set())
+                    of_key |= set() if "(" in values else set(values.split(","))
+    return settings
 
 
-def keep_search(folder: Path, keys: set[str], target: Path, allow_dirty: bool) -> None:
+def keep_search(
+    folder: Path, settings: dict[str, set[str]], target: Path, allow_dirty: bool, force: bool = False
+) -> None:
     """Write the trials of a cell's search, the best first, into the folder `target`, where its table finds them.
 
-    keys: the settings that may be searched for the cell, as what was found becomes words of its command. Raises
-    RecordError where trials have others, where some are missing, none has a result, or of code that was not committed.
+    settings: what may be searched for the cell, see `searched_values`, as what the best trial has becomes words of its
+    command. Raises RecordError where trials have others, where their number is another, some are missing, none has a
+    result, or of code that was not committed, and where other trials are kept and `force` is false.
     """
     summary = search.read(folder)
-    if other := [key for key in summary.all_keys() if key not in keys]:
-        raise RecordError(
-            f"{folder}: its trials have {brief(other[0])}, which `tuning` of the cell's table does not search; tune "
-            "again with make tune."
-        )
+    for trial in summary.trials:
+        for key, value in trial.settings.items():
+            if key not in settings or (settings[key] and value not in settings[key]):
+                raise RecordError(
+                    f"{folder}: trial {trial.number} has {brief(key)[1:-1]}={brief(value)}, which `tuning` of the "
+                    "cell's table does not search; tune again with make tune."
+                )
     if len(summary.trials) < summary.n_trials and not summary.best:  # draws that repeat an earlier one are no trials
         raise RecordError(f"{folder}: {len(summary.trials)} of {summary.n_trials} trials have ended; go on with it.")
+    if (counts := settings.get(TRIALS)) and str(summary.n_trials) not in counts:
+        raise RecordError(
+            f"{folder}: a search of {summary.n_trials} trials, and `tuning` of the cell's table has "
+            f"{' or '.join(sorted(counts))}; tune again with make tune."
+        )
     if all(trial.value is None for trial in summary.trials):
         raise RecordError(f"{folder}: no trial has a result, so there is no best one; search other settings.")
-    records = [read(file) for file in sorted(folder.glob(f"{search.PREFIX}*/record.json"))]
-    if not allow_dirty and any(record.get("dirty") is not False for record in records):
+    if not allow_dirty and any(trial.dirty is not False for trial in summary.trials if trial.value is not None):
         raise RecordError(f"{folder}: has trials of code that was not committed; tune again, or --allow-dirty.")
     header, rows = search.rows(summary)
     columns = [k for k, name in enumerate(header) if name not in ("folder", "reason")]
     target.mkdir(parents=True, exist_ok=True)
-    write_table(target / f"{folder.name}.csv", [header[k] for k in columns], [[r[k] for k in columns] for r in rows])
+    file, trials = target / f"{folder.name}.csv", [[row[k] for k in columns] for row in [header, *rows]]
+    if file.exists() and not force:
+        with file.open(newline="", encoding="utf-8") as lines:
+            if [*csv.reader(lines)] != [["" if value is None else str(value) for value in row] for row in trials]:
+                raise RecordError(
+                    f"{folder}: {file} keeps other trials of this cell. Replace them: make collect ARGS='--force "
+                    f"{folder}'"
+                )
+    write_table(file, trials[0], trials[1:])
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from scipy.special import stdtrit
 
 from configs.cells import Place
 from configs.tables import Layout, Ordering
-from scripts.records import Record
+from scripts.records import Record, RecordError
 
 LEGEND = (
     "Orderings: the difference ± half of its 95 % interval, by a paired t-test where both have the same seeds, else by "
@@ -48,13 +48,15 @@ def verdict(gain: float, half: float) -> str:
 def ordering_lines(layout: Layout, ordering: Ordering, cells: dict[Place, list[Record]]) -> list[str]:
     """What is said of two rows for ours, column by column, or of two columns, row by row: whether it holds.
 
-    cells: those with runs of all the data. Only where both have some; no line where there are none.
+    cells: those with runs of all the data. Only where both have some; no line where there are none. Raises RecordError
+    as `require_same_data`.
     """
     parts: dict[str, list[str]] = defaultdict(list)
     for name, *pair in ordering.pairs:
         runs = [cells.get((row, None if layout.whole_rows else column), []) for row, column in pair]
         if not all(runs):
             continue
+        require_same_data(*runs)
         metrics = [layout.metrics[column] for _, column in pair]
         high, low = (
             {run["seed"]: layout.scale * run["metrics"][key] for run in some}
@@ -74,6 +76,19 @@ def ordering_lines(layout: Layout, ordering: Ordering, cells: dict[Place, list[R
         who = "Expected, as the paper's values cannot all be read here:"
     said = "; ".join(f"{word} {', '.join(parts[word])}" for word in sorted(parts, key=_order))
     return [f"{who} {ordering.higher} above {ordering.lower}. Ours, difference{layout.unit}: {said}"]
+
+
+def require_same_data(ours: list[Record], theirs: list[Record]) -> None:
+    """Raise RecordError where two runs of one seed were not measured on the same data."""
+    others = {run["seed"]: run for run in theirs}
+    for run in ours:
+        shas = run["data"]["sha256"], others.get(run["seed"], run)["data"]["sha256"]
+        if split := next((s for s in ("dev", "test") if len({sha[s] for sha in shas if s in sha}) > 1), None):
+            names = " and ".join(str(each["experiment"]) for each in (run, others[run["seed"]]))
+            raise RecordError(
+                f"{names}, seed {run['seed']}: data.sha256.{split} of their records differ, so they were measured on "
+                "other data and cannot be compared. Run one of them again."
+            )
 
 
 def seeds(runs: dict[int, float] | list[Record]) -> str:

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from hyperbolic.optim.roles import ROLES
 from tasks.errors import UserError
 from tasks.reading import Fault, brief, decode
 from tasks.rows import is_finite, parse_object
@@ -81,6 +82,7 @@ def validate(record: Record, path: Path) -> Record:
         auto = record.get("auto", [])
         if not isinstance(auto, list) or not all(isinstance(key, str) and key in KEYS for key in auto):
             faults.append(f"'auto' is {brief(auto)}, no list of settings that the size of data decides")
+        faults += _node_faults(record)
         settings = flat(record["config"])
         faults += [f"'config.{key}' is missing" for key in REQUIRED_SETTINGS if key not in settings]
         if record["commit"] is not None and not _COMMIT.fullmatch(record["commit"]):
@@ -92,6 +94,27 @@ def validate(record: Record, path: Path) -> Record:
             f"{path}: not the record of a finished run: {'; '.join(faults)}. Run the experiment again to its end."
         )
     return record
+
+
+def _node_faults(record: Record) -> list[str]:
+    """Of what tables read besides: the budget's steps and epochs, the share of the paper's data, rules of the roles."""
+    selection, optim = record["selection"] or {}, record["config"].get("optim")
+    sources, paper = record["data"].get("sources"), record["data"].get("paper")
+    share = paper.get("share") if isinstance(paper, dict) else paper
+    numbers = {key: selection.get(key) for key in ("step", "epoch")}
+    wrong = [key for key, value in numbers.items() if not _is_number(value)]
+    faults = [f"'selection.{key}' is {brief(numbers[key])}, no number" for key in wrong]
+    if not (sources is None or (isinstance(sources, list | dict) and all(isinstance(name, str) for name in sources))):
+        faults.append(f"'data.sources' is {brief(sources)}, which names none")
+    if not _is_number(share):
+        faults.append(f"'data.paper' is {brief(paper)}, no node with a number as its share")
+    roles = {role: optim.get(role) for role in ROLES} if isinstance(optim, dict) else {}
+    wrong = [role for role, node in roles.items() if not isinstance(node, dict | None)]
+    return faults + [f"'config.optim.{role}' is {brief(roles[role])}, no node" for role in wrong]
+
+
+def _is_number(value: object) -> bool:
+    return value is None or is_finite(value)
 
 
 def _is(value: object, kind: type | tuple[type, ...]) -> bool:

@@ -100,7 +100,8 @@ def assign(records: dict[Path, Record], layouts: list[Layout]) -> dict[str, Cell
 
 
 def require_same_data(runs: list[Record], place: Place) -> None:
-    """Raise RecordError where the runs of a cell, whose settings agree, had other shares, sources or files of data."""
+    """Raise RecordError where the runs of a cell, whose settings agree, had other shares or sources of data, or files
+    of other names; splits may be drawn anew for each seed."""
     first = runs[0]
     for other in runs[1:]:
         names = [key for key in ("share", "sources", "files") if first["data"].get(key) != other["data"].get(key)]
@@ -165,6 +166,8 @@ def differences(texts: dict[str, str], tables: Path) -> str:
     committed = {path.name: path.read_text(encoding="utf-8") for path in sorted(tables.glob("*.md"))}
     for name in sorted(texts.keys() | committed.keys()):
         old, new = committed.get(name, ""), texts.get(name, "")
+        if name not in texts:
+            drift.append(f"{tables.name}/{name} is made from no table: remove it.\n")
         drift += difflib.unified_diff(
             old.splitlines(keepends=True), new.splitlines(keepends=True), f"{tables.name}/{name}", "from the records"
         )

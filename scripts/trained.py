@@ -140,8 +140,10 @@ def read_run(folder: Path) -> Run:
     if (folder / "record.json").is_file():
         record = _json(folder / "record.json")
         settings, selection = flat(record["config"]), record.get("selection")
-        name = record.get("experiment") or folder.resolve().parent.name
-        if not NAME.fullmatch(str(name)) or not isinstance(selection, dict | None) or not _has_seed(settings):
+        experiment = record.get("experiment")
+        name = experiment or folder.resolve().parent.name  # which a user may have given any name
+        is_named = experiment is None or NAME.fullmatch(str(experiment))
+        if not is_named or not isinstance(selection, dict | None) or not _has_seed(settings):
             raise UserError(f"{folder / 'record.json'} is not the record of a run of this program. Run it again.")
     elif file := next((f for f in (folder / "checkpoints" / n for n in (LAST, BEST)) if f.is_file()), None):
         checkpoint = resume.read(file, str(folder))

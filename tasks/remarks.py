@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from hyperbolic.geometry import make_geometry
+from hyperbolic.optim import parameter_groups
+from hyperbolic.optim.roles import ROLES
 from tasks.base import Task
 from tasks.classification import ClassificationTask
 
@@ -49,6 +51,8 @@ def remarks(task: Task, record: Mapping[str, Any], history: Sequence[Mapping[str
         lines.append(unmoved)
     lines += on_limits(record["config"]["trainer"], record["metrics"])
     lines += on_curvature(record["config"]["geometry"])
+    lines += on_roles(record["config"]["optim"], task)
+    lines += on_fidelity(record["config"])
     return lines + task.remarks()
 
 
@@ -80,6 +84,24 @@ def on_curvature(values: Mapping[str, Any]) -> list[str]:
     if values.get("c") is None or any(part.manifold.is_curved for part in (geometry, *geometry.parts.values())):
         return []
     return [f"geometry.c={values['c']:g} changed nothing: geometry={geometry.name} is flat, and has no curvature."]
+
+
+def on_roles(optim: Mapping[str, Any], model: nn.Module) -> list[str]:
+    """Which roles of parameters have settings of their own in `optim` where the model has no such parameters."""
+    there = {group["role"] for group in parameter_groups(model, vectors={"lr": 1.0})}
+    there |= {"matrices"} if "vectors" in there else set()  # which have the settings of matrices
+    settings = {role: {k: v for k, v in (optim.get(role) or {}).items() if v is not None} for role in ROLES}
+    if not (idle := [f"optim.{role}={settings[role]}" for role in ROLES if settings[role] and role not in there]):
+        return []
+    return [f"{' and '.join(idle)} changed nothing: the model has no such parameters (of what space, optim=... says)."]
+
+
+def on_fidelity(config: Mapping[str, Any]) -> list[str]:
+    """Whether `fidelity=code` was chosen where the paper's text and its program are the same here."""
+    node = config["task"].get("fidelity") or {}
+    if config["fidelity"] != "code" or node.get("code") != node.get("paper"):
+        return []
+    return [f"fidelity=code changed nothing: task={config['task']['name']} is the same with fidelity=paper."]
 
 
 def has_vectors(record: Mapping[str, Any]) -> bool:

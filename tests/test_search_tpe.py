@@ -8,6 +8,7 @@ import pytest
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
+from configs import samplers
 from configs.errors import ConfigError
 from tasks import search
 from tests.test_search import RATES, folder_of, start
@@ -37,6 +38,16 @@ def test_tpe_starts_at_random_and_takes_a_diverged_trial_for_the_worst(tmp_path,
     again = start(tmp_path, RATES, "optim.max_grad_norm=null", *TPE, f"hydra.sweeper.folder={place}")
     assert again.code == 0, again.err
     assert f"{len(summary.trials)} of 4 trials are there already" in again.out
+
+
+@pytest.mark.parametrize("name", ["se?arch", "{a}", "%20#"])
+def test_a_folder_of_any_name_has_the_database(tmp_path, optuna, name):
+    file = tmp_path / name / "optuna.db"
+    file.parent.mkdir()
+    for _ in range(2):
+        optuna.create_study(study_name="search", storage=samplers._storage(optuna, file), load_if_exists=True)
+    assert [place.name for place in tmp_path.rglob("*") if place.is_file()] == ["optuna.db"]
+    samplers.check_database(file)
 
 
 @pytest.mark.parametrize("state", ["COMPLETE", "RUNNING"])

@@ -4,6 +4,7 @@ data, so that nothing in it is executed or imported."""
 import collections
 import copy
 import io
+import json
 import math
 import shutil
 import sys
@@ -73,6 +74,23 @@ def test_single_settings_are_changed_on_the_command_line(finished, tmp_path):
         refused = call("mode=test", f"checkpoint={states(finished)}", word, *QUIET, *places(folder))
         assert refused.code == 1
         assert f"{word}: other settings of the checkpoint follow from its {word.partition('=')[0]}" in refused.err
+    for word in ("seed=4", "optim.lr=5", "optim=hnn"):  # its record would say what the model was not trained with
+        refused = call("mode=test", f"checkpoint={states(finished)}", word, *QUIET, *places(folder))
+        assert refused.code == 1
+        assert f"{word}: the model is trained already" in refused.err
+    for word in ("trainer=quick", "optim=hnn"):  # which the values of the checkpoint would replace
+        refused = call(f"trainer.resume={states(finished)}", word, *QUIET, *places(folder))
+        assert refused.code == 1
+        assert f"{word}: a run that goes on has the {word.partition('=')[0]} of its checkpoint" in refused.err
+
+
+def test_a_checkpoint_is_tested_several_times_at_once(finished, tmp_path):
+    """With -m, and a mode in quotation marks."""
+    words = ("'mode=\"test\"'".strip("'"), f"checkpoint={states(finished)}", "task.data.sizes.test=10,20")
+    result = call("-m", *words, *QUIET, *places(tmp_path))
+    assert result.code == 0, result.err
+    records = [json.loads(file.read_text()) for file in tmp_path.rglob("record.json")]
+    assert sorted(record["data"]["counts"]["test"]["pairs"] for record in records) == [10, 20]
 
 
 def test_a_best_state_that_is_lost_is_noticed_before_training_goes_on(tmp_path):

@@ -225,12 +225,13 @@ def test_points_are_projected_together_when_c_has_moved(kind):
 
 @pytest.mark.parametrize("kind", [PoincareBall, Klein, Lorentz])
 def test_points_without_a_gradient_follow_a_learned_curvature(kind):
+    torch.manual_seed(0)
     space = kind(1.0, learn_c=True)
     used, unused = (ManifoldParameter(space.random(6, 3, std=3.0), manifold=space) for _ in range(2))
     optimiser = RiemannianAdam([used, unused, space.free_c], lr=0.1)
     for _ in range(20):
         optimiser.zero_grad()
-        (space.dist0(used).sum() - 10 * space.c).backward()
+        (1e-3 * used.square().sum() - space.c).backward()
         optimiser.step()
     assert space.number() > 1.5
     for p in (used, unused):

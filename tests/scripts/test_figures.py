@@ -341,6 +341,14 @@ def test_the_error_of_a_run_of_predictions_names_the_one_that_trained(copied, tm
     assert "It is one of mode=predict; name the run that trained the model: outputs/trained." in error_of(capsys)
 
 
+def test_a_run_may_have_been_moved_into_a_folder_of_any_name(copied, tmp_path):
+    record = json.loads((copied / "record.json").read_text()) | {"experiment": None}
+    place = tmp_path / "(moved) $x" / "r1"
+    shutil.copytree(copied, place)
+    (place / "record.json").write_text(json.dumps(record))
+    assert draw(tmp_path / "out", "curves", place) == 0
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

@@ -40,6 +40,11 @@ def test_a_missing_key_is_named(make_record, key):
         ("config.task.data", 5, "'config.task.data' is no node"),
         ("config.geometry", "parts", "'config.geometry' is no node"),
         ("overrides", 5, "'overrides' is 5, no list"),
+        ("selection.step", "many", "'selection.step' is 'many', no number"),
+        ("data.sources", 5, "'data.sources' is 5, which names none"),
+        ("data.paper", "x", "'data.paper' is 'x', no node with a number as its share"),
+        ("data.paper", {"share": "x"}, "no node with a number as its share"),
+        ("config.optim.biases", "x", "'config.optim.biases' is 'x', no node"),
     ],
 )
 def test_a_wrong_value_is_named(make_record, key, value, words):

@@ -356,11 +356,13 @@ def test_check_fails_with_a_diff_and_writes_nothing(tmp_path, tables, keep, caps
     assert (tmp_path / "tables/hnn.md").read_text() == before
 
 
-def test_check_fails_on_a_missing_table_and_on_one_too_many(tmp_path, tables):
+def test_check_fails_on_a_missing_table_and_on_one_too_many(tmp_path, tables, capsys):
     assert tables("--check") == 1
     assert tables() == 0
     (tmp_path / "tables/old.md").write_text("| by hand |\n")
+    capsys.readouterr()
     assert tables("--check") == 1
+    assert "tables/old.md is made from no table: remove it." in capsys.readouterr().out
 
 
 def test_no_layout_is_an_error(tmp_path, tables, capsys):

@@ -342,3 +342,11 @@ def test_the_settings_of_longer_runs_are_those_that_the_trials_chose():
     assert len(longer) == len(chosen)
     for cell in longer:
         assert {*cell.words} - {"trainer.max_epochs=200"} == chosen[cell.row] - {"trainer.max_epochs=50"}
+
+
+def test_what_was_measured_on_other_data_is_not_compared(lay, keep, tables, capsys):
+    lay(ordering("{higher_column: Hyperbolic, lower_column: Euclidean}"))
+    keep("DAN", "Hyperbolic", 0.70, 0.73, sha256={"test": "ab"})
+    keep("DAN", "Euclidean", 0.60, 0.61, sha256={"test": "cd"})
+    assert tables() == 1
+    assert "seed 0: data.sha256.test of their records differ, so they were measured on other data" in capsys.readouterr().err

@@ -40,11 +40,12 @@ def searched(tmp_path, make_record, write_record):
 
     def leave(
         n_trials: int = 2, dirty: bool = False, key: str = "optim.lr", ended: bool = False, state: str = "complete",
-        baseline: float | None = None,
+        baseline: float | None = None, rates: tuple[str, str] = ("0.01", "0.03"), place: str = "outputs/tuning",
+        best: float = 0.7,
     ) -> None:  # fmt: skip
-        folder = tmp_path / "outputs/tuning" / NAME
+        folder = tmp_path / place / NAME
         trials = []
-        for number, (lr, value) in enumerate(((None if baseline else "0.01", baseline or 0.6), ("0.03", 0.7))):
+        for number, (lr, value) in enumerate(((None if baseline else rates[0], baseline or 0.6), (rates[1], best))):
             settings = {key: lr} if lr else {}
             selection = {"metric": "val/accuracy", "mode": "max", "value": value, "epoch": 1}
             overrides = [f"{key}={lr}" for key in settings]
@@ -120,6 +121,8 @@ def test_a_cell_whose_own_settings_were_best_keeps_them(tmp_path, published, sea
 
 def test_a_search_that_drew_settings_twice_and_came_to_its_end_is_kept(tmp_path, published, searched):
     searched(n_trials=3, ended=True)
+    file = published / "hnn_table1.yaml"
+    file.write_text(file.read_text().replace("n_trials=2", "n_trials=3"))
     assert keep(tmp_path) == 0
     assert cells(published)["B"].tuning.note.startswith("tuned by us, 2 trials of optim.lr")
 
@@ -130,8 +133,10 @@ def test_a_search_that_drew_settings_twice_and_came_to_its_end_is_kept(tmp_path,
         ({"n_trials": 3}, "2 of 3 trials have ended"),
         ({"state": "diverged"}, "no trial has a result, so there is no best one"),
         ({"dirty": True}, "has trials of code that was not committed"),
-        ({"key": "paths.output_dir"}, "have 'paths.output_dir', which `tuning` of the cell's table does not search"),
-        ({"key": "seed"}, "have 'seed', which `tuning`"),
+        ({"key": "paths.output_dir"}, "has paths.output_dir='0.01', which `tuning` of the cell's table does not search"),
+        ({"key": "seed"}, "has seed='0.01', which `tuning`"),
+        ({"n_trials": 3, "ended": True}, "a search of 3 trials, and `tuning` of the cell's table has 2"),
+        ({"rates": ("0.01", "0.02")}, "trial 1 has optim.lr='0.02', which `tuning`"),
     ],
 )
 def test_a_search_that_cannot_be_kept_is_refused(tmp_path, published, searched, capsys, arguments, words):
@@ -139,6 +144,21 @@ def test_a_search_that_cannot_be_kept_is_refused(tmp_path, published, searched, 
     assert keep(tmp_path) == 1
     assert words in capsys.readouterr().err
     assert not (tmp_path / "tuning").exists()
+
+
+def test_another_search_does_not_take_the_place_of_the_one_that_is_kept(tmp_path, published, searched, capsys):
+    searched()
+    assert keep(tmp_path) == 0
+    kept = (tmp_path / "tuning" / f"{NAME}.csv").read_text()
+    assert keep(tmp_path) == 0, "the same again"
+    searched(place="outputs/another", best=0.8)
+    assert keep(tmp_path) == 1
+    assert capsys.readouterr().err.count("is a search of the same cell; name one of them") == 2
+    assert keep(tmp_path, str(tmp_path / "outputs/another")) == 1
+    assert "keeps other trials of this cell. Replace them: make collect ARGS='--force" in capsys.readouterr().err
+    assert (tmp_path / "tuning" / f"{NAME}.csv").read_text() == kept
+    assert keep(tmp_path, "--force", str(tmp_path / "outputs/another")) == 0
+    assert "0.8" in (tmp_path / "tuning" / f"{NAME}.csv").read_text()
 
 
 @pytest.mark.parametrize("text", ["", "rank\n", "rank,trial,state,val/accuracy,optim.lr,epoch\n1,0,failed,,0.1,\n"])

@@ -3,14 +3,18 @@
 import pytest
 import torch
 
+from hyperbolic.layers import mobius
+from hyperbolic.manifolds import PoincareBall
 from tasks.remarks import (
     is_perfect,
     on_auc,
     on_bleu,
     on_classes,
     on_curvature,
+    on_fidelity,
     on_limits,
     on_own_encoder,
+    on_roles,
     on_selection,
     trend,
 )
@@ -175,3 +179,21 @@ def test_a_curvature_that_nothing_has():
     assert on_curvature(flat | {"c": 2.0}) == ["geometry.c=2 changed nothing: geometry=euclidean is flat, and has no curvature."]
     assert not on_curvature(flat | {"c": None})
     assert not on_curvature(flat | {"c": 2.0, "parts": {"classifier": "poincare"}})
+
+
+def test_settings_of_parameters_that_there_are_not():
+    model = torch.nn.Linear(2, 2)
+    optim = {"embeddings": {"rule": "sgd", "lr": None}, "biases": {"lr": None}, "matrices": {"lr": 0.1}, "vectors": {"lr": 0.1}}
+    (line,) = on_roles(optim, model)
+    assert line.startswith("optim.embeddings={'rule': 'sgd'} changed nothing")
+    ball = PoincareBall(1.0)
+    assert not on_roles(optim, torch.nn.ModuleList([mobius.Embedding(ball, 3, 2), model]))
+    assert not on_roles({"matrices": {"lr": 0.1}}, torch.nn.LayerNorm(2)), "its vectors have the settings of matrices"
+
+
+def test_a_fidelity_that_changes_nothing():
+    same, different = ({"name": "mine", "fidelity": {"paper": {"a": 1}, "code": {"a": a}}} for a in (1, 2))
+    assert on_fidelity({"fidelity": "code", "task": same}) == ["fidelity=code changed nothing: task=mine is the same with fidelity=paper."]
+    assert on_fidelity({"fidelity": "code", "task": {"name": "mine"}})
+    assert not on_fidelity({"fidelity": "paper", "task": same})
+    assert not on_fidelity({"fidelity": "code", "task": different})
