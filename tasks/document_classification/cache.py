@@ -12,7 +12,7 @@ from tasks.document_classification.sources import Form, Source, read_rows, text_
 from tasks.fingerprints import cache_place, contents_sha256, joined_sha256, names_sha256, part_sha256
 from tasks.folders import cached_record
 
-FORMAT = 9  # of the cache
+FORMAT = 10  # of the cache
 
 
 def from_sources(sources: Sequence[Source], form: Form, recipe: Recipe, cache: Path) -> Corpus:

@@ -20,7 +20,7 @@ from tasks.fingerprints import cache_place, contents_sha256, names_sha256
 from tasks.folders import cached_folder, read_arrays, write_meta
 from tasks.reading import Faults, progress_bar
 
-FORMAT = 4  # of the cache; another one is another folder
+FORMAT = 5  # of the cache; another one is another folder
 DTYPES = {"words": "i4", "word_starts": "i8", "spans": "u1", "characters": "u1", "types": "i4", "type_starts": "i8"}
 COUNTS = ("skipped", *COUNTED, "words", "unknown_distinct")  # of a source; of those of one split they can be added up
 FLAT = ("words", "types")
