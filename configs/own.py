@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from tasks.errors import UserError
+from tasks.local_paths import user_path
 from tasks.reading import brief
 
 VARIABLE = "HYPERBOLIC_CONFIGS"  # so that the other processes of a run have it, too
@@ -84,7 +85,7 @@ def choose_folder(words: Sequence[str], looks: bool) -> list[str]:
 
 def use(place: str | Path) -> None:
     """Make a folder the user's from now on, also of modules that lie beside it. Raises UserError as `choose` does."""
-    _name(str(Path(place).expanduser()), "config_dir=")
+    _name(str(user_path(place)), "config_dir=")
     choose([])
 
 

@@ -45,6 +45,7 @@ from scripts.downloads.archives import unpack  # noqa: E402
 from scripts.downloads.transfer import ChecksumError, fetch  # noqa: E402
 from tasks.fingerprints import file_sha256  # noqa: E402
 from tasks.folders import whole_file  # noqa: E402
+from tasks.local_paths import user_path  # noqa: E402
 
 Placement = Callable[[PurePosixPath], PurePosixPath | None]
 FILE_SUMS = ROOT / "scripts" / "downloads" / "sums.json"  # sha256 of files of repositories, by data set
@@ -310,7 +311,7 @@ def main(arguments: Sequence[str] | None = None, sources: dict[str, Source] | No
     parser.add_argument("--data-dir", type=Path, help="the data folder (default: HYPERBOLIC_DATA, else data)")
     parser.add_argument("--force", action="store_true", help="fetch it again where it is already there")
     options = parser.parse_args(arguments)
-    data = (options.data_dir or Path(os.environ.get("HYPERBOLIC_DATA") or "data")).expanduser()
+    data = user_path(options.data_dir or os.environ.get("HYPERBOLIC_DATA") or "data")
     failed = 0
     for name in options.names:
         source = sources[name]

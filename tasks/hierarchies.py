@@ -12,6 +12,7 @@ from pytorch_lightning.utilities import rank_zero_only
 
 from tasks.edges import FORM, Edges, complete_tree, nodes_on_cycles, read_edges
 from tasks.errors import UserError
+from tasks.local_paths import user_path
 from tasks.reading import brief
 from tasks.vocabularies import check_names, check_numbers
 from tasks.wordnet import read_nouns
@@ -72,6 +73,6 @@ class Hierarchy:
         if self.toy is not None:
             return complete_tree(self.toy["depth"], self.toy["branching"])
         if self.file is not None:
-            return read_edges(Path(self.file).expanduser(), "task.data.file")
+            return read_edges(user_path(self.file), "task.data.file")
         assert self.wordnet is not None
-        return read_nouns(Path(self.wordnet).expanduser())
+        return read_nouns(user_path(self.wordnet))

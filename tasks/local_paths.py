@@ -1,9 +1,11 @@
-"""Paths of this machine, which records and checkpoints do not keep."""
+"""Paths of this machine: those in homes, and what records and checkpoints keep of them."""
 
 import os
 import re
 from pathlib import Path
 from typing import Any
+
+from tasks.errors import UserError
 
 OUTSIDE = "<outside>"  # begins what checkpoints keep of a path outside of the places of their run (configs.stored)
 # What may be an absolute path, or one in a home, as a value or within one, in quotes or not.
@@ -11,6 +13,16 @@ _PATH = re.compile(r"""(?:(?<=[=,:;|'"\[{(\s])|(?<=file://))(?:/|~[\w.-]*/)[^\s'
 
 _BEGINNING = re.compile(r"(?:(?<![\w/.~>-])|(?<=file://))(?:/|~[\w.-]*/)(?=\S)")  # of a path in a message
 _END = re.compile(r"""[\s,;:'"()\[\]{}]|\Z""")
+
+
+def user_path(text: str | Path) -> Path:
+    """A path as a user writes it, with the home folder in the place of its ``~`` or ``~user``. Raises UserError where
+    that is not known."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        home = Path(text).parts[0]
+        raise UserError(f"{text}: the home folder {home} is not known on this machine; write the whole path.") from None
 
 
 def is_local(text: str) -> bool:

@@ -16,6 +16,7 @@ from hyperbolic.manifolds.charts import convert
 from tasks.errors import UserError, one_of, positive, whole
 from tasks.fingerprints import cache_place
 from tasks.folders import cached, read_arrays, write_arrays
+from tasks.local_paths import user_path
 from tasks.reading import ON_ERROR, brief
 from tasks.text import UNK
 from tasks.vector_files import dimension, parse
@@ -197,13 +198,14 @@ class VectorFiles:
 def find_vectors(candidates: Sequence[str | Path], root: Path) -> Path:
     """The file that `read_vectors` takes. Raises UserError, which names the patterns, where there is none."""
     for name in candidates:
-        pattern = Path(name).expanduser()
+        pattern = user_path(name)
         base = Path(pattern.anchor) if pattern.is_absolute() else Path(root)
-        relative = str(pattern.relative_to(base)) if pattern.is_absolute() else str(pattern)
-        files = sorted(f for f in base.glob(relative) if f.is_file())
+        if (file := base / pattern).is_file():  # whatever its characters
+            return file
+        files = sorted(f for f in base.glob(str(pattern.relative_to(pattern.anchor))) if f.is_file())
         if files:
             return max(files, key=dimension)
-    here = next((path for c in candidates if (path := Path(c).expanduser()).is_file()), None)
+    here = next((path for c in candidates if (path := user_path(c)).is_file()), None)
     remedy = (
         f"There is {here} in the folder you are in: name it by its whole path, as in "
         f"task.data.vectors.files=[{here.resolve()}]."

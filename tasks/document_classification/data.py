@@ -33,6 +33,7 @@ from tasks.duplicates import duplicates_remarks
 from tasks.errors import UserError, one_of, readable, toy_recipe
 from tasks.labelled_texts import LabelledTexts, held_out_remarks
 from tasks.labels import Labels
+from tasks.local_paths import user_path
 from tasks.paper import paper_remarks
 from tasks.ragged import FIRST, Documents, encode_texts
 from tasks.reading import Fault, Faults, brief
@@ -115,7 +116,7 @@ class DocumentData(LabelledTexts):
             )
         if folder is None:
             toy_recipe(toy, seed=0)
-        self.folder = None if folder is None else Path(folder).expanduser()
+        self.folder = None if folder is None else user_path(folder)
         self.toy, self.files, self.form, self.cache, self.download = toy, files, form, Path(cache), download
         self.in_paper, self.vectors = paper_documents, vectors
         self.selection = one_of("task.data.selection", selection, SELECTIONS)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from tasks.batches import SPLITS
 from tasks.entity_typing.types import RULES
 from tasks.errors import UserError, one_of
+from tasks.local_paths import user_path
 from tasks.reading import existing
 
 
@@ -78,7 +79,7 @@ class Release:
                 "task=typing needs a folder with mentions for train, dev and test, such as train.jsonl, dev.jsonl and "
                 "test.jsonl; name it with data.dir=my_mentions."
             )
-        folder = Path(self.root).expanduser()
+        folder = user_path(self.root)
         if folder.is_file():
             raise UserError(f"{folder} is a file; name the folder that has the files of train, dev and test.")
         return folder

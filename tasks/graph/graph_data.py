@@ -23,6 +23,7 @@ from tasks.graph.folder import read_folder
 from tasks.graph.graph import Graph, adopted_graph, kept_graph
 from tasks.graph.releases import READERS, read_release
 from tasks.graph.toy import toy_graph
+from tasks.local_paths import user_path
 from tasks.names import Names
 from tasks.processes import is_first
 
@@ -102,7 +103,7 @@ class GraphData(TaskData):
         if self.options.kind == "toy":
             graph = toy_graph(labelled=self.labelled, **(self.options.toy or {}))
         else:
-            folder = Path(str(self.options.folder)).expanduser()
+            folder = user_path(str(self.options.folder))
             name, read = (
                 (folder.name, read_folder) if self.options.kind == "folder" else (self.options.kind, read_release)
             )

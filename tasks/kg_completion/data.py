@@ -18,6 +18,7 @@ from tasks.kg_completion.facts import Facts
 from tasks.kg_completion.queries import KEYS, UNKNOWN, Query, read_queries, read_query_table
 from tasks.kg_completion.toy import toy_graph
 from tasks.kg_completion.triples import Graph, assemble, read_graph
+from tasks.local_paths import user_path
 from tasks.names import Names
 from tasks.vocabularies import check_names, check_numbers
 
@@ -135,7 +136,7 @@ class GraphData(TaskData):
     def graph(self) -> Graph:
         """The triples, read at first use."""
         if self.folder is not None:
-            graph = read_graph(Path(self.folder).expanduser(), self.held_out, self.held_out_seed)
+            graph = read_graph(user_path(self.folder), self.held_out, self.held_out_seed)
         else:
             assert self.toy is not None
             graph = toy_graph(**self.toy)

@@ -18,6 +18,7 @@ from tasks.batches import SPLITS, Split
 from tasks.duplicates import duplicates_remarks
 from tasks.errors import UserError, known_splits, toy_recipe
 from tasks.labelled_texts import LabelledTexts, held_out_remarks
+from tasks.local_paths import user_path
 from tasks.nli.cache import from_files
 from tasks.nli.columns import NO_PAIRS, Prepared, Recipe, prepare
 from tasks.nli.pairs import SENTENCES, Pair, read_inputs, read_table
@@ -111,7 +112,7 @@ class NliData(LabelledTexts):
         if folder is None:
             toy_recipe(toy, seed=0)
         known_splits("task.data.files", files or {}, SPLITS)
-        self.folder = None if folder is None else Path(folder).expanduser()
+        self.folder = None if folder is None else user_path(folder)
         self.toy, self.files, self.cache, self.download = toy, files, Path(cache), download
         self.in_paper, self.vectors = paper_pairs, vectors
         self.recipe = Recipe(**recipe)

@@ -16,6 +16,7 @@ from hyperbolic.manifolds import PoincareBall
 from hyperbolic.manifolds.charts import convert
 from tasks.base import NamedPoints, Points, Step, Task, TaskData
 from tasks.errors import UserError, number, whole
+from tasks.local_paths import user_path
 from tasks.names import NO_NAME
 from tasks.outputs import rounded
 from tasks.poincare_embeddings.data import HierarchyData
@@ -76,7 +77,7 @@ class EmbeddingTask(Task):
         first = dampening if burn_in_dampening is None else burn_in_dampening
         self.burn_in_dampening = number("task.module.burn_in_dampening", first)
         self.burn_in_factor, self.ancestors = burn_in_factor, ancestors
-        self.file = None if file is None else Path(file.replace("{source}", source)).expanduser()
+        self.file = None if file is None else user_path(file.replace("{source}", source))
         counts = 1 + torch.bincount(ancestors.nodes, minlength=len(model.names)).double()
         self._cumulated = {a: counts.pow(a).cumsum(0) for a in {self.dampening, self.burn_in_dampening} if a}
         self._slots = torch.full((len(model.names),), -1)

@@ -17,6 +17,7 @@ from tasks.batches import Split, TensorSplit
 from tasks.errors import UserError, known_splits, one_of, toy_recipe, whole
 from tasks.fingerprints import cache_place, identity_of
 from tasks.folders import cached_folder, read_arrays, write_meta
+from tasks.local_paths import user_path
 from tasks.names import Names, pairs_of
 from tasks.outputs import rounded
 from tasks.poincare_glove.cooccurrence import PARTS, pair_counts, write_parts
@@ -199,7 +200,7 @@ class PoincareGloveData(TaskData):
     @functools.cached_property
     def _text(self) -> Path:
         if self.file is not None:
-            return Path(self.file).expanduser()
+            return user_path(self.file)
         assert self.toy is not None
         return write_corpus(self.cache, **self.toy)
 

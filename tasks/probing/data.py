@@ -6,7 +6,6 @@ import itertools
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -19,6 +18,7 @@ from tasks.base import LayerStates, Task, TaskData
 from tasks.batches import SPLITS, Split
 from tasks.errors import UserError, one_of, sizes_of, toy_recipe, whole
 from tasks.fingerprints import contents_sha256, joined_sha256
+from tasks.local_paths import user_path
 from tasks.probing.conllu import AUTO, PUNCTUATION, Sentence, choose_punctuation, punctuation_remark, read_sentences
 from tasks.probing.toy import ToyEncoder, toy_sentence
 from tasks.probing.trees import measure
@@ -121,7 +121,7 @@ class ProbingData(TaskData):
         seed: int,
     ):
         super().__init__(shuffle=shuffle, batch_size=batch_size, eval_batch_size=eval_batch_size, seed=seed)
-        self.folder, self.toy = None if toy else Path(folder or "").expanduser(), toy
+        self.folder, self.toy = None if toy else user_path(folder or ""), toy
         self.lowercase = lowercase
         self.punctuation = one_of("task.data.punctuation", punctuation, PUNCTUATION)
         self.on_error = one_of("task.data.on_error", on_error, ON_ERROR)

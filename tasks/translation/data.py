@@ -18,6 +18,7 @@ from tasks.base import TaskData
 from tasks.batches import SPLITS, Split
 from tasks.errors import UserError
 from tasks.fingerprints import identity_of
+from tasks.local_paths import user_path
 from tasks.paper import paper_remarks, share_of_paper
 from tasks.ragged import Sentences
 from tasks.reading import Fault, brief
@@ -138,7 +139,7 @@ class TranslationData(TaskData):
                 "task=translation needs a folder with aligned files, such as train.en, train.de, valid.en and "
                 "valid.de, or a table with a pair in each line; name it with data.dir=my_texts or data.dir=pairs.tsv."
             )
-        self.folder = None if folder is None else Path(folder).expanduser()
+        self.folder = None if folder is None else user_path(folder)
         if source == target:
             raise UserError(f"task.data.source and task.data.target are both {source!r}, and must be two languages.")
         if held_out.language not in (source, target):

@@ -16,6 +16,7 @@ from tasks.batches import Split, TensorSplit
 from tasks.edges import Edges, descendants
 from tasks.errors import UserError, number, sizes_of, toy_recipe, whole
 from tasks.hierarchies import Hierarchy
+from tasks.local_paths import user_path
 from tasks.names import Names
 from tasks.points_files import PointsFile, read_points
 from tasks.reading import Fault
@@ -182,7 +183,7 @@ class SubtreeData(TaskData):
     @property
     def _points_path(self) -> Path:
         """The file of points: of a table of the user's the one of its own name, in the place of WordNet's."""
-        path = Path(self.embeddings).expanduser()
+        path = user_path(self.embeddings)
         is_wordnets = re.fullmatch(r"wordnet_nouns(-\w+-\d+d\.npz)", path.name)
         return path.with_name(self.hierarchy.source + is_wordnets[1]) if is_wordnets else path
 

@@ -40,6 +40,9 @@ def test_the_generated_tree_comes_before_the_file_and_that_before_wordnet(tmp_pa
         nouns.edges  # noqa: B018
     with pytest.raises(UserError, match=r"set task\.data\.wordnet to a folder or task\.data\.file to a table"):
         Hierarchy(None, None, None)
+    for unknown in (Hierarchy("~nosuchuser/w", None, None), Hierarchy(None, "~nosuchuser/g.tsv", None)):
+        with pytest.raises(UserError, match="the home folder ~nosuchuser is not known"):
+            unknown.edges  # noqa: B018
 
 
 @pytest.mark.parametrize(("lines", "count"), [("a\tb\nb\tc\nc\ta\nd\ta\n", 3), ("a\tb\nb\tc\na\tc\nd\ta\n", 0)])

@@ -1,9 +1,19 @@
 """What is kept of paths of this machine, and what only looks like one."""
 
+from pathlib import Path
+
 import pytest
 
 from configs.stored import _without_folders
-from tasks.local_paths import portable, portable_text, portable_word
+from tasks.errors import UserError
+from tasks.local_paths import portable, portable_text, portable_word, user_path
+
+
+def test_homes_are_put_in_and_one_that_is_not_known_is_named(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    assert [user_path(p) for p in ("~/a", "a/~", Path("~"))] == [Path("/home/me/a"), Path("a/~"), Path("/home/me")]
+    with pytest.raises(UserError, match=r"^~nosuchuser/g\.tsv: the home folder ~nosuchuser is not known .* whole path\.$"):
+        user_path("~nosuchuser/g.tsv")
 
 
 def test_messages_keep_no_folder_of_this_machine(tmp_path):

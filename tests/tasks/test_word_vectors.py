@@ -15,7 +15,7 @@ from tasks import vector_files, word_vectors
 from tasks.errors import UserError
 from tasks.text import PAD, UNK
 from tasks.vector_files import dimension, parse, write_vectors
-from tasks.word_vectors import read_vectors, rows_of_words
+from tasks.word_vectors import find_vectors, read_vectors, rows_of_words
 
 PLAIN = "the 3 4\ncat 0.5 -0.25\nunk 10 20\n"
 
@@ -240,6 +240,17 @@ def test_the_first_pattern_that_matches_gives_its_largest_dimension(tmp_path):
     assert [dimension(tmp_path / f) for f in ("glove.6B.50d.txt", "other.txt")] == [50, 3]
     with pytest.raises(UserError, match=r"none of .*nothing\.txt exists.*python scripts/download.py glove"):
         read_vectors(["nothing.txt"], tmp_path, **settings)
+
+
+def test_a_path_of_a_file_is_no_pattern(tmp_path):
+    (tmp_path / "a[1]").mkdir()
+    for name in ("a[1]/g.txt", "a[1]/g*.txt", "a[1]/gx.txt"):
+        (tmp_path / name).write_text("a 1 2\n")
+    for name in ("a[1]/g.txt", "a[1]/g*.txt"):
+        assert find_vectors([name], tmp_path) == find_vectors([tmp_path / name], Path("elsewhere")) == tmp_path / name
+    assert find_vectors(["a[[]1]/gx*"], tmp_path) == tmp_path / "a[1]/gx.txt"
+    with pytest.raises(UserError, match="the home folder ~nosuchuser is not known"):
+        find_vectors(["~nosuchuser/g.txt"], tmp_path)
 
 
 def folders(tmp_path: Path) -> list[Path]:
