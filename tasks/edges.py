@@ -21,6 +21,7 @@ FIELDS = {
     "child": ("child", "hyponym", "narrower", "node", "source", "from"),
     "parent": ("parent", "hypernym", "broader", "target", "to"),
 }
+MOST_PAIRS = 200_000_000  # of a transitive closure: 1.6 GB, and several times that while it is made
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +113,27 @@ def closure(child: np.ndarray, parent: np.ndarray, n: int) -> tuple[np.ndarray, 
 
 def nodes_on_cycles(child: np.ndarray, parent: np.ndarray, n: int) -> np.ndarray:
     """Those of n nodes that lie on a cycle of two or more."""
+    return np.flatnonzero(_cycle_sizes(child, parent, n) > 1)
+
+
+def check_cycles(edges: Edges) -> None:
+    """Raise UserError where the nodes on cycles, which are above each other, alone make the transitive closure larger
+    than MOST_PAIRS."""
+    sizes = _cycle_sizes(edges.child, edges.parent, len(edges.names))
+    if (pairs := int((sizes - 1).sum())) > MOST_PAIRS:
+        node = int(sizes.argmax())
+        raise UserError(
+            f"{edges.source}: {sizes[node]:,} nodes are above each other, as they lie on cycles, among them "
+            f"{brief(edges.names[node])}. So there are at least {pairs:,} pairs of a node and one above it; at most "
+            f"{MOST_PAIRS:,} are learned. Take out the edges that close the cycles, or learn the edges alone with "
+            "task.data.closure=false."
+        )
+
+
+def _cycle_sizes(child: np.ndarray, parent: np.ndarray, n: int) -> np.ndarray:
+    """How many nodes lie on cycles with each of n nodes and are above it, itself among them: (n,)."""
     parts = csgraph.connected_components(_matrix(child, parent, n), connection="strong")[1]
-    return np.flatnonzero(np.bincount(parts)[parts] > 1)
+    return np.bincount(parts)[parts]
 
 
 def descendants(child: np.ndarray, parent: np.ndarray, n: int, root: int) -> np.ndarray:

@@ -11,7 +11,7 @@ import torch
 
 from tasks.base import TaskData
 from tasks.batches import SPLITS, Split, TensorSplit
-from tasks.edges import FIELDS, Edges, closure
+from tasks.edges import FIELDS, Edges, check_cycles, closure
 from tasks.errors import sizes_of, toy_recipe, whole
 from tasks.fingerprints import identity_of
 from tasks.hierarchies import Hierarchy
@@ -59,9 +59,10 @@ class HierarchyData(TaskData):
 
     @functools.cached_property
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """children and parents, int32 (M,), sorted by child."""
+        """children and parents, int32 (M,), sorted by child. Raises UserError where there are too many."""
         edges = self.edges
         if self.closure:
+            check_cycles(edges)
             return closure(edges.child, edges.parent, len(edges.names))
         order = np.lexsort((edges.parent, edges.child))
         return edges.child[order], edges.parent[order]

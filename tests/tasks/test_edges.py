@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from tasks.edges import (
+    Edges,
+    check_cycles,
     closure,
     complete_tree,
     depths,
@@ -165,6 +167,19 @@ def test_nodes_on_cycles_by_hand():
     child, parent = np.array([0, 2, 3, 3, 4, 5, 6, 7, 7, 5]), np.array([2, 3, 2, 4, 5, 6, 7, 5, 6, 1])
     assert nodes_on_cycles(child, parent, 8).tolist() == [2, 3, 5, 6, 7]
     assert len(nodes_on_cycles(child[:0], parent[:0], 8)) == 0
+
+
+def test_cycles_whose_closure_is_too_large_are_named():
+    nodes = np.arange(1, 20_001)
+    rings = np.where(nodes % 10_000, nodes + 1, nodes - 9_999)  # two of 10,000 nodes, above a node on none
+    names = tuple(f"n{k}" for k in range(20_001))
+    check_cycles(Edges(names, nodes, rings, "rings.tsv", ""))  # 199,980,000 pairs
+    message = (
+        r"rings\.tsv: 20,000 nodes .*, among them 'n1'\. So there are at least 399,980,000 pairs of .*; "
+        r"at most 200,000,000 are learned\. .* task\.data\.closure=false"
+    )
+    with pytest.raises(UserError, match=message):
+        check_cycles(Edges(names, np.append(nodes, [1, 20_000]), np.append(rings, [20_000, 1]), "rings.tsv", ""))
 
 
 def test_names_in_quotes_and_json(tmp_path):

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tasks import edges
 from tasks.poincare_embeddings.task import EmbeddingTask
 from tasks.points_files import read_points
 from tests.cli import QUIET, call, places
@@ -95,3 +96,13 @@ def test_a_number_of_steps_may_be_given_in_the_place_of_epochs(tmp_path):
     words = ("trainer.max_epochs=-1", "trainer.max_steps=3", "task.module.burn_in_epochs=1")
     result = call("task=poincare_embeddings_toy", *words, *QUIET, *places(tmp_path))
     assert result.code == 0, result.err
+
+
+def test_a_closure_that_is_too_large_is_refused_and_its_edges_are_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(edges, "MOST_PAIRS", 5)
+    (tmp_path / "ring.tsv").write_text("a\tb\nb\tc\nc\ta\n")
+    words = ("task=poincare_embeddings", f"task.data.file={tmp_path / 'ring.tsv'}", "trainer.max_steps=1", *QUIET)
+    result = call(*words, *places(tmp_path))
+    assert result.code == 1
+    assert "ring.tsv: 3 nodes are above each other, as they lie on cycles, among them 'a'. So there are" in result.err
+    assert call(*words, "task.data.closure=false", *places(tmp_path)).code == 0
