@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import gzip
+import io
 import itertools
 import json
 import sys
@@ -115,7 +116,8 @@ class Files:
 
 @contextlib.contextmanager
 def standard_output(files: Files | None) -> Iterator[TextIO]:
-    """Standard output, for predictions alone where they go there: what else is printed then goes to standard error.
+    """Standard output, for predictions alone where they go there: it is then in UTF-8, as JSON is, and what else is
+    printed goes to standard error.
 
     files: of mode=predict, which are checked before anything is read; None in another mode.
     """
@@ -126,6 +128,8 @@ def standard_output(files: Files | None) -> Iterator[TextIO]:
     files.check()
     if is_closed and files.to_standard_output:
         raise UserError("Standard output is closed; name a file for the predictions, as output=predictions.jsonl.")
+    if files.to_standard_output and isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(encoding="utf-8")
     with contextlib.redirect_stdout(sys.stderr) if files.to_standard_output else contextlib.nullcontext():
         yield stream
 

@@ -79,18 +79,25 @@ def test_predictions_of_the_test_split_have_the_scores_of_its_evaluation(trained
 
 
 def test_standard_output_has_predictions_only(trained, monkeypatch):
-    text = '{"left": "word1", "mention": "person_a1", "right": ""}\n\nword3 [Thing_b0 word1] word4\n'
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    text = '{"left": "word1", "mention": "person_a1", "right": ""}\n\nword3 [Thing_b0 é漢] word4\n'
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode()), encoding="latin-1"))
     result = predict(trained, "input=-", "task.module.threshold=0.0", "task.module.top_k=3")
     assert result.code == 0, result.err
     first, second = (json.loads(line) for line in result.out.splitlines())
-    assert (first["mention"], second["mention"]) == ("person_a1", "Thing_b0 word1")
+    assert (first["mention"], second["mention"]) == ("person_a1", "Thing_b0 é漢")
     assert [len(first["types"]), len(second["types"])] == [3, 3]
     assert first["types"][0]["type"] == "person"
     assert "note: blank lines of standard input, which have no line in the output: 1\n" in result.err
     last = result.err.strip().splitlines()[-1]
     assert last.startswith("record: ")
     assert json.loads(Path(last.removeprefix("record: ")).read_text())["prediction"]["output"] is None
+
+
+def test_standard_output_is_utf_8_where_predictions_go_there(trained, monkeypatch, tmp_path):
+    for output, encoding in ((None, "utf-8"), ("-", "utf-8"), (str(tmp_path / "x.jsonl"), "latin-1")):
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="latin-1"))
+        with standard_output(Files(str(best(trained)), "-", output)) as stream:
+            assert stream.encoding == encoding
 
 
 @pytest.mark.long
