@@ -73,6 +73,7 @@ def fit(
     states.mkdir(parents=True, exist_ok=True)
     watchers = _watchers(task, folder, states, options, prune)
     trainer = make_trainer(watchers.callbacks, loggers, options.enable_progress_bar, **options.of_lightning)
+    _check_test(trainer, data)
     if checkpoint is not None:
         setting = f"trainer.resume={options.resume}"  # so that a misfit is one sentence
         resuming.take_over(task, checkpoint, states, setting, *ends)
@@ -203,6 +204,7 @@ def test(
     keys = ("accelerator", "devices", "num_nodes", "strategy", "precision", "deterministic")
     hardware = {k: options[k] for k in keys if k in options}
     trainer = make_trainer([], loggers, enable_progress_bar, limit_test_batches=limit_test_batches, **hardware)
+    _check_test(trainer, data)
     build_kernels(trainer)
     log_settings(trainer, task.origin.config)
     start = time.perf_counter()
@@ -222,6 +224,19 @@ def test(
         is_main=trainer.is_global_zero,
         test_s=seconds,
     )
+
+
+def _check_test(trainer: pl.Trainer, data: TaskData) -> None:
+    """Raises UserError where the share of the test's batches that the trainer is to take is less than one of them.
+    Lightning says so after the training; of the other splits before it."""
+    data.trainer = trainer  # as Lightning sets it: of several processes each has a part of the batches
+    limit, batches = trainer.limit_test_batches, len(data.test_dataloader())
+    if isinstance(limit, float) and int(limit * batches) == 0:
+        number = "1 batch" if batches == 1 else f"{batches} batches"
+        raise UserError(
+            f"trainer.limit_test_batches={limit} is a share of the test, which has {number}, and comes to less than "
+            "one. Take a whole number of batches, as 1, or 1.0 for the whole test."
+        )
 
 
 def _train(trainer: pl.Trainer, task: Task, data: TaskData, checkpoint: dict[str, Any] | None, states: Path) -> None:

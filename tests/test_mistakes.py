@@ -45,6 +45,8 @@ def finished(tmp_path_factory) -> tuple[Path, Result]:
         ("trainer.max_epochs=0", "trainer.max_epochs must be at least 1"),
         ("trainer.limit_train_batches=0", "trainer.limit_train_batches must be more than 0"),
         ("trainer.limit_test_batches=0", "trainer.limit_test_batches must be more than 0"),
+        ("trainer.limit_test_batches=0.5", "trainer.limit_test_batches=0.5 is a share of the test, which has 1 batch, and comes"),
+        ("trainer.limit_test_batches=0.5 task.data.eval_batch_size=2 trainer.devices=2 trainer.accelerator=cpu", "which has 1 batch"),
         ("trainer.max_steps=0", "trainer.max_steps must be at least 1"),
         ("trainer.patience=0", "trainer.patience must be a whole number of at least 1"),
         ("trainer.precision=31", "trainer.precision must be one of 32-true, 64-true"),

@@ -121,6 +121,8 @@ def test_a_checkpoint_is_tested(finished, tmp_path):
     assert tested.record["metrics"]["test/accuracy"] == result.record["metrics"]["test/accuracy"]
     none = short(tmp_path, "mode=test", f"checkpoint={best}", "trainer.limit_test_batches=0")
     assert "error: trainer.limit_test_batches must be more than 0" in none.err
+    half = short(tmp_path, "mode=test", f"checkpoint={best}", "trainer.limit_test_batches=0.5")
+    assert "error: trainer.limit_test_batches=0.5 is a share of the test, which has 1 batch, and comes to" in half.err
 
 
 TABLE = """
