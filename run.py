@@ -1,5 +1,6 @@
 """Train, test or use a model: python run.py [task=...] [geometry=...] [experiment=...] [key=value ...]; or --help."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -40,7 +41,8 @@ def run(cfg: DictConfig) -> float | None:
     experiment, name = job.runtime.choices.get("experiment"), folder.parent.name
     named = {key: values[key] for key in ("checkpoint", "input", "output", "explain")}
     files = prediction.Files(**named, data=values["data"]["dir"])
-    with prediction.standard_output(files if mode == "predict" else None) as stdout:
+    alone = contextlib.nullcontext() if mode == "predict" else record.alone_in(folder)
+    with alone, prediction.standard_output(files if mode == "predict" else None) as stdout:
         with multirun.output_of(job, folder):
             auto = choosing.open_settings(values)
             cfg, values, data = choosing.choose(cfg, values, files)

@@ -97,7 +97,8 @@ class Jobs(Callback):
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         if any(word.lstrip("+").startswith("hydra.run.dir=") for word in config.hydra.overrides.hydra):
             HydraConfig.instance().set_config(config)  # which the folder's name may ask
-            if (Path(config.hydra.run.dir) / "record.json").exists():  # the settings of the run that made it stay
+            folder = Path(config.hydra.run.dir)
+            if (folder / "record.json").exists() or record.is_in_use(folder):  # the settings of that run stay
                 with read_write(config.hydra):
                     config.hydra.output_subdir = None
 
@@ -184,7 +185,8 @@ def attempt(run: Callable[[DictConfig], float | None], cfg: DictConfig) -> float
         folder = Path(HydraConfig.get().runtime.output_dir)
         if isinstance(error, OSError) and error.filename is None:  # a disk that is full
             error.filename = str(folder)
-        record.remove_if_empty(folder)
+        if not record.is_in_use(folder):
+            record.remove_if_empty(folder)
         if not one_of_many:
             _print(error)
             raise SystemExit(1) from None

@@ -1,18 +1,20 @@
 """The record of a run: everything a result table needs to know about it, in one JSON file."""
 
 import contextlib
+import fcntl
 import functools
 import hashlib
 import importlib.metadata
 import json
 import logging
 import math
+import os
 import platform
 import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -26,6 +28,7 @@ from tasks.fingerprints import other_parts
 from tasks.folders import whole_file
 from tasks.local_paths import portable, portable_word
 from tasks.outcome import Outcome
+from tasks.processes import is_first
 from tasks.settings import WITHOUT_EFFECT, flat, is_under
 
 PACKAGES = ("torch", "geoopt", "pytorch-lightning", "hydra-core", "numpy")
@@ -214,6 +217,38 @@ def check_place(folder: Path) -> None:
             f"{folder} has the record of a run that came to its end, which this one would overwrite. Give it another "
             "folder (hydra.run.dir, or hydra.sweep.dir of a multirun), or name none."
         )
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """While it lasts, no other run writes into the folder. The lock, which leaves no file, ends with its process; the
+    first of several processes has it, and where the file system has no such locks, as NFS, none has.
+
+    Raises UserError where another run is at work there.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            if is_first():
+                descriptor = os.open(folder, os.O_RDONLY)
+                stack.callback(os.close, descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(
+                f"Another run is at work in {folder}, and each would overwrite the other's files. Wait for its end, or "
+                "give this one another folder (hydra.run.dir, or hydra.sweep.dir of a multirun), or name none."
+            ) from error
+        except OSError:
+            pass
+        yield
+
+
+def is_in_use(folder: Path) -> bool:
+    """Whether a run is at work in the folder, as `alone_in` knows it."""
+    try:
+        with alone_in(folder):
+            return False
+    except UserError:
+        return True
 
 
 def remove_if_empty(folder: Path) -> None:

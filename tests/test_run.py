@@ -11,6 +11,7 @@ import torch
 
 from hyperbolic import switch
 from scripts import records
+from tasks.record import alone_in
 from tests.cli import QUIET, SHORT, Result, call, places, short, toy
 
 
@@ -103,6 +104,20 @@ def test_the_folder_of_a_run_that_came_to_its_end_is_no_place_for_another(finish
     assert (resumed.code, resumed.record_path) == (0, result.record_path)
     assert "finished before" in resumed.out
     assert [file.read_bytes() for file in files] == before
+
+
+def test_the_folder_of_a_run_that_is_at_work_is_no_place_for_another(tmp_path):
+    """Which leaves the settings and logs that are there alone, and goes on there when the first one is gone."""
+    home = tmp_path / "run"
+    (home / ".hydra").mkdir(parents=True)
+    (home / ".hydra" / "config.yaml").write_text("seed: 5\n")
+    place = f"hydra.run.dir={home}"
+    with alone_in(home):
+        other = short(tmp_path, place, "seed=6")
+        assert (other.code, other.err.count("\n")) == (1, 1)
+        assert other.err.startswith(f"error: Another run is at work in {home}, ")
+        assert (home / ".hydra" / "config.yaml").read_text() == "seed: 5\n"
+    assert short(tmp_path, place, "seed=6", "trainer.max_epochs=1").record_path == home / "record.json"
 
 
 def test_the_same_seed_gives_the_same_numbers(finished, tmp_path):

@@ -1,14 +1,20 @@
 """Records are written whole; folders of failed runs go."""
 
+import errno
+import fcntl
 import json
 import os
+import signal
 import subprocess
+import time
 
 import pytest
 import torch
 
 from tasks import record
+from tasks.errors import UserError
 from tasks.settings import flat
+from tests.forks import exit_code, fork
 
 
 def test_a_record_is_written_whole_or_not_at_all(tmp_path):
@@ -33,6 +39,46 @@ def test_a_folder_without_results_is_removed(tmp_path):
     (kept / "nan_state.pt").write_text("")
     record.remove_if_empty(kept)
     assert kept.exists()
+
+
+def enter(folder) -> None:
+    with record.alone_in(folder):
+        pass
+
+
+def test_a_folder_is_for_one_run_at_a_time_and_free_when_its_process_is_gone(tmp_path, monkeypatch):
+    with record.alone_in(tmp_path):
+        with pytest.raises(UserError, match=rf"Another run is at work in {tmp_path}, .* another folder \(hydra\.run\.dir"):
+            enter(tmp_path)
+        assert record.is_in_use(tmp_path)
+        monkeypatch.setenv("LOCAL_RANK", "1")
+        enter(tmp_path)  # a process of the same run
+        monkeypatch.delenv("LOCAL_RANK")
+    assert not record.is_in_use(tmp_path)
+
+    def work() -> None:
+        with record.alone_in(tmp_path):
+            time.sleep(60)
+
+    child = fork(work)
+    while not record.is_in_use(tmp_path):
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    assert exit_code(child) == -signal.SIGKILL
+    enter(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_locked_is_used_without(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    enter(tmp_path / "nowhere")
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with record.alone_in(tmp_path):
+        enter(tmp_path)
+    with pytest.raises(OSError, match="of the run"), record.alone_in(tmp_path):
+        raise OSError("of the run")
 
 
 @pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="Linux forgets, where it may be told to")
