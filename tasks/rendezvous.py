@@ -13,13 +13,24 @@ TIMEOUT = timedelta(minutes=10)  # for all processes to be there
 _stores: list[Store] = []  # that of process 0 serves the others, as long as it is referred to
 
 
+def is_alone_in_slurm() -> bool:
+    """Whether this process belongs to a job of Slurm, and srun did not start it as one of several: that of a script for
+    sbatch, whose variables count the tasks of the job."""
+    in_slurm = SLURMEnvironment.detect() and not TorchElasticEnvironment.detect()
+    return in_slurm and os.environ.get("SLURM_STEP_NUM_TASKS", "1") == "1"
+
+
 def same_for_all(make: Callable[[], str]) -> tuple[str, bool] | None:
     """What `make` gives in process 0, for every process of this run, and whether this is process 0.
 
-    None where neither torchrun nor Slurm started several processes. Raises UserError where the others do not come.
+    None where neither torchrun nor srun started several processes. Raises UserError where the others do not come, and
+    where Slurm was not told how many there are on each machine.
     """
     kinds: tuple[type[ClusterEnvironment], ...] = (TorchElasticEnvironment, SLURMEnvironment)
-    cluster = next((kind() for kind in kinds if kind.detect()), None)
+    try:
+        cluster = next((kind() for kind in kinds if kind.detect() and not is_alone_in_slurm()), None)
+    except RuntimeError as error:
+        raise UserError(f"Slurm: {error}") from error
     if cluster is None or cluster.world_size() == 1:
         return None
     os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = cluster.main_address, str(cluster.main_port)

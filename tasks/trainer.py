@@ -10,6 +10,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.loggers import Logger
+from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.strategies import StrategyRegistry
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
@@ -19,6 +20,7 @@ from tasks.checkpoints import Checkpoints
 from tasks.errors import UserError, one_of
 from tasks.gradients import MeanGradients
 from tasks.loop import EpochLoop
+from tasks.rendezvous import is_alone_in_slurm
 
 MOST_PROCESSES = 8  # on CPUs, for each core
 PRECISIONS = ("32-true", "64-true", "32", "64", "bf16-mixed")
@@ -40,7 +42,9 @@ def check_precision(precision: str, geometry: Geometry) -> None:
 def make_trainer(
     callbacks: list[Callback], loggers: list[Logger], enable_progress_bar: bool, **options: Any
 ) -> pl.Trainer:
-    """Lightning's trainer with our choices: own checkpoints, own batches for several processes, no sanity check."""
+    """Lightning's trainer with our choices: own checkpoints, own batches for several processes, no sanity check.
+
+    Raises UserError for what it refuses, and for several processes in a job of Slurm that srun did not start."""
     # Lightning tells on every run what hardware it looked for and which of its products there are.
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     logging.getLogger("lightning").setLevel(logging.WARNING)
@@ -51,6 +55,7 @@ def make_trainer(
     options["accelerator"] = choose_accelerator(options.get("accelerator", "auto"))
     if options["accelerator"] == "cpu":
         check_processes(options.get("devices", 1))
+    alone = is_alone_in_slurm()
     StrategyRegistry.register("ddp", MeanGradients, override=True)  # what Lightning takes for several processes
     try:
         trainer = pl.Trainer(
@@ -61,11 +66,17 @@ def make_trainer(
             enable_model_summary=False,
             use_distributed_sampler=False,
             num_sanity_val_steps=0,
-            plugins=CheckpointReader(),
+            plugins=[CheckpointReader(), *([LightningEnvironment()] if alone else [])],
             **options,
         )
     except (MisconfigurationException, ValueError, TypeError) as error:
         raise UserError(f"trainer: {' '.join(str(error).split())}") from error
+    if alone and trainer.world_size > 1:
+        raise UserError(
+            f"trainer.devices={trainer.num_devices} and trainer.num_nodes={trainer.num_nodes} ask for "
+            f"{trainer.world_size} processes, and this job of Slurm has started one of them alone. Start all of them: "
+            f"srun --ntasks-per-node={trainer.num_devices} python run.py ... in a script for sbatch."
+        )
     trainer.fit_loop.epoch_loop = EpochLoop(trainer)
     # Lightning's talk to the other processes at any time, which hangs, and requeue Slurm's jobs with checkpoints of
     # their own; tasks.interruption has those that end a run.

@@ -15,6 +15,7 @@ import torch
 
 from tasks import rendezvous
 from tasks.errors import UserError
+from tasks.trainer import make_trainer
 from tests.cli import QUIET, ROOT, places
 
 SMALL = (
@@ -25,7 +26,10 @@ SMALL = (
 
 def slurm(number: int, size: int = 2) -> dict[str, str]:
     """What srun sets for one of the tasks of a job on one node."""
-    names = {"NTASKS": size, "NTASKS_PER_NODE": size, "PROCID": number, "LOCALID": number, "NODEID": 0, "NNODES": 1}
+    names = {
+        "NTASKS": size, "NTASKS_PER_NODE": size, "STEP_NUM_TASKS": size, "PROCID": number, "LOCALID": number, "NODEID": 0,
+        "NNODES": 1,
+    }  # fmt: skip
     return {f"SLURM_{key}": str(value) for key, value in names.items()} | {
         "SLURM_JOB_ID": str(10000 + os.getpid() % 5000), "SLURM_JOB_NAME": "run", "SLURM_NODELIST": "localhost",
     }  # fmt: skip
@@ -41,6 +45,31 @@ def test_a_process_alone_shares_nothing(monkeypatch):
     for key, value in slurm(0, 1).items():
         monkeypatch.setenv(key, value)
     assert rendezvous.same_for_all(lambda: "mine") is None
+
+
+def batch_script(size: int = 4) -> dict[str, str]:
+    """What a script for sbatch finds that starts nothing with srun: the variables of the job, and none of a step."""
+    return {k: v for k, v in slurm(0, size).items() if k != "SLURM_STEP_NUM_TASKS"}
+
+
+@pytest.mark.parametrize("told", [("NTASKS", "NTASKS_PER_NODE"), ("NTASKS",)])
+def test_the_process_of_a_batch_script_is_one_alone(monkeypatch, told):
+    for key, value in batch_script().items():
+        if key not in ("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE") or key[6:] in told:
+            monkeypatch.setenv(key, value)
+    assert rendezvous.same_for_all(lambda: "mine") is None
+    assert make_trainer([], [], False, accelerator="cpu", devices=1, num_nodes=1).world_size == 1
+    for devices, nodes in ((2, 1), (1, 2)):
+        with pytest.raises(UserError, match=rf"devices={devices} and .* ask for 2 .*: srun --ntasks-per-node={devices} python"):
+            make_trainer([], [], False, accelerator="cpu", devices=devices, num_nodes=nodes)
+
+
+def test_srun_has_to_be_told_how_many_processes_a_machine_has(monkeypatch):
+    for key, value in slurm(0).items():
+        if key != "SLURM_NTASKS_PER_NODE":
+            monkeypatch.setenv(key, value)
+    with pytest.raises(UserError, match=r"Slurm: You set `--ntasks=2` .* Use `--ntasks-per-node=2` instead"):
+        rendezvous.same_for_all(lambda: "mine")
 
 
 def test_processes_that_do_not_come_are_missed(monkeypatch):
