@@ -180,8 +180,8 @@ class Checkpoints(Checkpoint):
     Both are written at the first end of an epoch and at later ones `every_s` seconds apart (at every one by several
     processes), at the end of the training, every `every_n_steps` steps, and on Ctrl-C or SIGTERM; until then the best
     weights are kept in memory. Files are always whole or not at all, and last.ckpt is only written where the run can go
-    on exactly: after a step of the optimiser that no validation follows. After an error best.ckpt alone is written, so
-    it may be ahead of last.ckpt; it says itself which validation it is of.
+    on exactly: after a step of the optimiser and the validation that may follow it. After an error best.ckpt alone is
+    written, so it may be ahead of last.ckpt; it says itself which validation it is of.
     """
 
     def __init__(self, folder: Path, every_n_steps: int | None, every_s: float, average_last: int | None = None):
@@ -190,7 +190,7 @@ class Checkpoints(Checkpoint):
         self.average_last = average_last
         self.best: dict[str, Any] = {}  # value, epoch, step, and the loss of the validation
         self.interruption = Interruption()
-        self._due = self._averaged = self._ended_within = self._cut = False
+        self._due = self._averaged = self._ended_within = False
         self._kept: dict[str, Any] | None = None  # best.ckpt that is still to be written
         self._latest_save = -math.inf
         self._stops = False  # trainer.should_stop when it was saved; it stays where min_epochs are still to come
@@ -214,8 +214,11 @@ class Checkpoints(Checkpoint):
         if (batch_idx + 1) % trainer.accumulate_grad_batches:  # gradients are added up, or the epoch ends
             return
         self._due |= self.every_n_steps is not None and trainer.global_step % self.every_n_steps == 0
-        if self._validates_after(trainer, batch_idx):
-            return
+        if not self._validates_after(trainer, batch_idx):
+            self._end_step(trainer)
+
+    def _end_step(self, trainer: pl.Trainer) -> None:
+        """After a step within an epoch, and after the validation that may follow it."""
         interrupted = self.interruption.agreed_after_step(trainer)
         ends = trainer.global_step == trainer.max_steps  # within an epoch, with which a longer run goes on
         if self._due or interrupted or ends:
@@ -234,8 +237,6 @@ class Checkpoints(Checkpoint):
                     if not 0 <= _epoch(trainer) - epoch_of(file) < self.average_last:
                         file.unlink()
         interrupted = self.interruption.agreed(trainer)
-        whole = trainer.fit_loop.epoch_loop.batch_progress.is_last_batch or _stops_early(trainer)
-        self._cut = trainer.global_step == trainer.max_steps and not whole and not self._ended_within
         last = (
             _stops_early(trainer) or _epoch(trainer) == trainer.max_epochs or trainer.global_step == trainer.max_steps
         )
@@ -296,6 +297,9 @@ class Checkpoints(Checkpoint):
             else:  # the weights change, alone of all; on a GPU they would take its memory twice
                 weights = self._kept["state_dict"]
                 self._kept["state_dict"] = {name: x.to("cpu", copy=True) for name, x in weights.items()}
+        adds_up = trainer.fit_loop.epoch_loop._should_accumulate()  # gradients, which no checkpoint has
+        if trainer.state.fn == "fit" and self._is_within(trainer) and not adds_up:
+            self._end_step(trainer)
 
     def save_last(self, trainer: pl.Trainer) -> None:
         self._save_best(trainer)
@@ -323,15 +327,19 @@ class Checkpoints(Checkpoint):
         trainer.strategy.barrier()  # the others may read it next
 
     @staticmethod
-    def _validates_after(trainer: pl.Trainer, batch_idx: int) -> bool:
-        if trainer.fit_loop.epoch_loop.batch_progress.is_last_batch or _stops_early(trainer):
-            return True  # the end of the epoch saves
+    def _is_within(trainer: pl.Trainer) -> bool:
+        """Whether more steps of the epoch follow; its end saves."""
+        return not (trainer.fit_loop.epoch_loop.batch_progress.is_last_batch or _stops_early(trainer))
+
+    def _validates_after(self, trainer: pl.Trainer, batch_idx: int) -> bool:
+        if not self._is_within(trainer):
+            return True
         every = trainer.val_check_batch
         validates = trainer.fit_loop.epoch_loop._should_check_val_epoch()
         return bool(every and every != float("inf") and (batch_idx + 1) % every == 0 and validates)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best, "should_stop": self._stops, "cut": self._cut}
+        return {"best": self.best, "should_stop": self._stops}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.best = selection(state["best"])

@@ -226,8 +226,8 @@ def finished(checkpoint: dict[str, Any], max_epochs: int | None, max_steps: int)
 
 
 def _is_cut(checkpoint: dict[str, Any], max_epochs: int | None, max_steps: int) -> bool:
-    """Whether there is more to train, but trainer.max_steps ended the run within an epoch, at a validation, from where
-    it cannot go on exactly."""
+    """Whether there is more to train, but trainer.max_steps ended the run within an epoch, at a validation, after which
+    an earlier version of this program saved a state that cannot go on exactly."""
     cut = checkpoint["callbacks"]["Checkpoints"].get("cut") is True
     return cut and finished(checkpoint, max_epochs, max_steps) is None
 

@@ -76,16 +76,23 @@ def test_a_run_that_its_steps_ended_within_an_epoch_goes_on_in_it(tmp_path, step
 
 
 @pytest.mark.long
-def test_a_run_that_its_steps_ended_at_a_validation_within_an_epoch_does_not_go_on(tmp_path):
+def test_a_run_that_its_steps_ended_at_a_validation_within_an_epoch_goes_on_unless_an_older_version_saved_it(tmp_path):
     words = ("optim.schedule=constant", *WHERE)
     part = short(tmp_path / "part", *words, "trainer.max_steps=6")
     assert part.code == 0, part.err
-    longer = short(tmp_path / "longer", *words, f"trainer.resume={part.record_path.parent}", "trainer.max_epochs=4")
+    home = f"trainer.resume={part.record_path.parent}"
+    longer = short(tmp_path / "longer", *words, home, "trainer.max_epochs=4")
+    assert same_end(short(tmp_path / "whole", *words, "trainer.max_epochs=4"), longer)
+    file = part.record_path.parent / "checkpoints" / "last.ckpt"
+    state = torch.load(file)
+    state["callbacks"]["Checkpoints"]["cut"] = True
+    torch.save(state, file)
+    longer = short(tmp_path / "longer", *words, home, "trainer.max_epochs=4")
     assert longer.code == 1
     assert "trainer.max_steps ended that run within an epoch, at a validation" in longer.err
     auto = short(tmp_path / "part", *words, "trainer.resume=auto", "trainer.max_epochs=4")
     assert "begins anew, as " in auto.out
-    assert same_end(short(tmp_path / "whole", *words, "trainer.max_epochs=4"), auto)
+    assert auto.code == 0, auto.err
 
 
 @pytest.mark.long
@@ -223,6 +230,20 @@ def test_a_run_that_adds_up_batches_stops_after_a_step_and_goes_on_exactly(tmp_p
     assert broken.code == 130, broken.err
     assert "Interrupted at step 1; go on with trainer.resume=" in broken.err
     assert (len(steps), len(saved)) == (3, 1)
+    assert same_end(short(tmp_path / "whole", *words), short(tmp_path / "broken", *words, "trainer.resume=auto"))
+
+
+@pytest.mark.parametrize("accumulate", [1, pytest.param(3, marks=pytest.mark.long)])
+def test_a_run_that_validates_after_every_batch_stops_after_a_step_and_goes_on_exactly(tmp_path, monkeypatch, accumulate):
+    words = ("trainer.val_check_interval=1", f"trainer.accumulate_grad_batches={accumulate}", "trainer.checkpoint_every_n_steps=1")
+    saved, save_last = [], Checkpoints.save_last
+    with monkeypatch.context() as patch:
+        steps = signalled(patch, PrefixTask, 2, "SIGTERM")
+        patch.setattr(Checkpoints, "save_last", lambda self, trainer: saved.append(1) or save_last(self, trainer))
+        broken = short(tmp_path / "broken", *words)
+    assert broken.code == 130, broken.err
+    assert f"Interrupted at step {len(saved)}; go on with trainer.resume=" in broken.err
+    assert (len(steps), len(saved)) == ((2, 2) if accumulate == 1 else (3, 1))
     assert same_end(short(tmp_path / "whole", *words), short(tmp_path / "broken", *words, "trainer.resume=auto"))
 
 
