@@ -28,8 +28,10 @@ class CheckpointReader(TorchCheckpointIO):
         return values
 
 
-def load(file: str | Path, device: torch.device | str) -> Any:
+def load(file: str | Path, device: torch.device | str, mmap: bool = False) -> Any:
     """What `torch.save` put into a zip archive, of tensors and plain values; nothing is executed.
+
+    mmap: the numbers of tensors stay in the file until they are looked at, so that plain values cost little time.
 
     All nodes are made anew, mappings as `dict` with keys of text or whole numbers, sequences as `list` and `tuple`, and
     tensors of the class Tensor: attributes that the file gives them, which may be in the place of their methods, and
@@ -45,7 +47,7 @@ def load(file: str | Path, device: torch.device | str) -> Any:
         _check_tuples(torch._C.PyTorchFileReader(stream).get_record("data.pkl"))
         stream.seek(0)
         with torch.sparse.check_sparse_tensor_invariants():
-            values = torch.load(stream, map_location=device, weights_only=True)
+            values = torch.load(file if mmap else stream, map_location=device, weights_only=True, mmap=mmap)
     return _plain(values, {}, 0)[0]
 
 

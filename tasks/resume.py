@@ -33,9 +33,13 @@ STOPPED = "it was stopped early, by its trainer.patience"
 # The states that a mode takes of a run's folder, the first that is there.
 STATES = {"fit": (LAST,), "test": (AVERAGE, BEST, LAST), "predict": (AVERAGE, BEST, LAST)}
 
-def read(path: Path, setting: str, states: tuple[str, ...] = STATES["test"]) -> dict[str, Any]:
+def read(
+    path: Path, setting: str, states: tuple[str, ...] = STATES["test"], *, settings_only: bool = False
+) -> dict[str, Any]:
     """The checkpoint in a file, or in a run's folder the first of `states` that is there; of a folder that was exported
     what `exported.load_checkpoint` makes of it.
+
+    settings_only: for a look at its plain values; the numbers of tensors are neither read nor checked.
 
     Raises UserError where there is none, or it is damaged; `setting` is the key that named it.
     """
@@ -52,9 +56,9 @@ def read(path: Path, setting: str, states: tuple[str, ...] = STATES["test"]) -> 
     try:
         check_archive(file)
         with zipfile.ZipFile(file) as parts:  # torch does not look whether they are what was written
-            if damaged := parts.testzip():
+            if not settings_only and (damaged := parts.testzip()):
                 raise ValueError(f"the checksum of {damaged} is wrong")
-        checkpoint = load(file, "cpu")
+        checkpoint = load(file, "cpu", mmap=settings_only)
     except Exception as error:  # torch raises many kinds for a damaged file
         if isinstance(error, pickle.UnpicklingError):  # torch's message advises to execute what the file holds
             raise UserError(
@@ -256,7 +260,7 @@ def checkpoint_to_continue(
     remark = None
     for file in files:
         try:
-            checkpoint = read(file, setting)
+            checkpoint = read(file, setting, settings_only=True)
         except UserError:
             continue
         with contextlib.suppress(UserError):  # a damaged one
@@ -266,7 +270,7 @@ def checkpoint_to_continue(
             if not unequal and _is_cut(checkpoint, max_epochs, max_steps):
                 remark = remark or f"{setting}: begins anew, as {file} is from within an epoch, at a validation"
             elif not unequal:
-                return checkpoint
+                return read(file, setting)
             elif all(difference.startswith(OF_DATA) for difference in unequal):
                 which = ", ".join(other_parts(origin.sha256, _sha256(checkpoint))) or unequal[0]
                 remark = remark or f"{setting}: begins anew, as {file} was trained with other data ({which})"

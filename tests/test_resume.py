@@ -4,6 +4,8 @@ import csv
 import math
 import os
 import signal
+import zipfile
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -201,6 +203,31 @@ def signalled(patch: pytest.MonkeyPatch, task: type[Task], at: int, by: str) -> 
 
     patch.setattr(task, "training_step", interrupted)
     return steps
+
+
+def test_of_all_runs_only_the_one_that_goes_on_is_read_as_a_whole(finished, tmp_path, monkeypatch):
+    """Of the newest that is unfinished the weights are damaged, so it is the one before."""
+    run = finished[1].record_path.parent
+    state = torch.load(run / "checkpoints" / "last.ckpt")
+    origin = Origin(**{key.name: state[key.name] for key in fields(Origin)})
+    for number, name in enumerate(("other", "finished", "damaged", "unfinished", "older")):
+        file = tmp_path / name / "checkpoints" / "last.ckpt"
+        file.parent.mkdir(parents=True)
+        config = state["config"] | ({"fidelity": "code"} if name == "other" else {})
+        torch.save(state | {"config": config}, file)
+        if name == "finished":
+            (tmp_path / name / "record.json").write_text("{}")
+        if name == "damaged":
+            whole, weights = bytearray(file.read_bytes()), state["state_dict"]["model.embedding.weight"].numpy().tobytes()
+            whole[whole.index(weights)] ^= 1
+            file.write_bytes(whole)
+        os.utime(file, (1000 - number, 1000 - number))
+    read, testzip = [], zipfile.ZipFile.testzip
+    monkeypatch.setattr(zipfile.ZipFile, "testzip", lambda self: read.append(Path(self.filename).parts[-3]) or testzip(self))
+    chosen = resume.checkpoint_to_continue("auto", tmp_path, origin, 3, -1)
+    assert chosen["file"] == tmp_path / "unfinished" / "checkpoints" / "last.ckpt"
+    assert read == ["damaged", "unfinished"]
+    assert _equal(chosen["state_dict"], state["state_dict"])
 
 
 @pytest.mark.parametrize(("at", "by"), [(1, "SIGINT"), (2, "SIGINT"), (4, "SIGINT"), (7, "SIGINT"), (5, "SIGTERM")])
