@@ -69,6 +69,15 @@ class Source:
     sums: dict[str, str] = field(default_factory=dict)
     remedy: str = ""
 
+    def check(self, folder: Path) -> None:
+        """Raises DownloadError where a file is missing from `folder`, or has another sum than is known."""
+        for names in self.files:
+            if not any((folder / n).is_file() for n in names):
+                raise DownloadError(f"{self.url} has no {' or '.join(names)}; it is not the release that is expected.")
+        for name, sum_ in self.sums.items():
+            if not (folder / name).is_file() or file_sha256(folder / name) != sum_:
+                raise DownloadError(f"{self.url}: {name} is not the file that is expected; nothing was taken.")
+
 
 def below(*folders: str) -> Placement:
     """Members under one of these folders, from that folder on."""
@@ -250,7 +259,8 @@ SOURCES = {
 def download(source: Source, data: Path, force: bool) -> list[Path]:
     """Fetch, check, unpack; returns the files, also where they were there before. Raises DownloadError."""
     folder = data / source.folder
-    present = [next((folder / n for n in names if (folder / n).is_file()), None) for names in source.files]
+    needed = dict.fromkeys([*source.files, *((name,) for name in source.sums)])
+    present = [next((folder / n for n in names if (folder / n).is_file()), None) for names in needed]
     if all(present) and not force:
         print(f"{source.folder} is already in {folder}; --force fetches it again.")
         return [p for p in present if p]
@@ -270,17 +280,9 @@ def download(source: Source, data: Path, force: bool) -> list[Path]:
         files = [archive.replace(folder / source.name)]
     else:
         try:
-            files = unpack(archive, folder, source.place, source.max_bytes)
+            files = unpack(archive, folder, source.place, source.max_bytes, source.check)
         finally:
             archive.unlink()
-    for names in source.files:
-        if not any((folder / n).is_file() for n in names):
-            raise DownloadError(f"{source.url} has no {' or '.join(names)}; it is not the release that is expected.")
-    for name, sum_ in source.sums.items():
-        file = folder / name
-        if not file.is_file() or file_sha256(file) != sum_:
-            file.unlink(missing_ok=True)
-            raise DownloadError(f"{source.url}: {name} is not the file that is expected; it was removed.")
     _write_sum(source, digest, data)
     return files
 

@@ -31,14 +31,18 @@ DAMAGE = (
 Place = Callable[[PurePosixPath], PurePosixPath | None]
 
 
-def unpack(archive: Path, folder: Path, place: Place, max_bytes: int) -> list[Path]:
+def unpack(
+    archive: Path, folder: Path, place: Place, max_bytes: int, check: Callable[[Path], None] = lambda aside: None
+) -> list[Path]:
     """Take the files out of a .zip or .tar.gz and return where they are.
 
     place: where in `folder` a member belongs, None for those that are not needed. max_bytes: of all members together.
-    Everything is taken out beside `folder` first and moved into it when all is well.
+    Everything is taken out beside `folder` first and moved into it when all is well. check: called with the folder
+    beside it before anything is moved.
 
     Raises DownloadError, and leaves `folder` as it was, for a damaged archive, one that is too large, and one with a
-    member that is a link or a device, whose name leaves the folder, or that needs much memory.
+    member that is a link or a device, whose name leaves the folder, or that needs much memory. Raises what `check`
+    raises.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-", suffix=".part"))
@@ -58,6 +62,7 @@ def unpack(archive: Path, folder: Path, place: Place, max_bytes: int) -> list[Pa
             with open_member() as source, target.open("xb") as file:
                 shutil.copyfileobj(source, file)
             files.append(target.relative_to(aside))
+        check(aside)
         for name in files:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (aside / name).replace(folder / name)

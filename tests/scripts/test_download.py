@@ -14,7 +14,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from scripts import download as command
-from scripts.download import SOURCES, SUMS, Source, below, main
+from scripts.download import SOURCES, SUMS, Source, below, flat, main
 from scripts.downloads import transfer
 from tests.cli import ROOT
 from tests.scripts.archives import left_behind, tar_of, zip_of
@@ -291,8 +291,31 @@ def test_files_of_a_repository_are_those_of_its_revision(server, tmp_path, capsy
     first = next(iter(content))
     wrong = replace(source, sums={first: "0" * 64})
     assert main([name, "--data-dir", str(tmp_path), "--force"], {name: wrong}) == 1
-    assert f"{first} is not the file that is expected; it was removed" in capsys.readouterr().err
-    assert not (tmp_path / name / first).exists()
+    assert f"{first} is not the file that is expected; nothing was taken" in capsys.readouterr().err
+
+
+def test_wrong_files_never_reach_the_folder_and_are_fetched_again(server, tmp_path, capsys):
+    """Two of three files of an archive are wrong, one of which is not among those that are named as needed."""
+    right = {"a.txt": b"a", "b.txt": b"b", "more.txt": b"more"}
+    sums = {name: hashlib.sha256(text).hexdigest() for name, text in right.items()}
+    wrong = tar_of(right | {"b.txt": b"?", "more.txt": b"?"}, "")
+    source = replace(SOURCES["umls"], url=server.url("x.tar.gz"), files=(("a.txt",),), place=flat(".txt"), sums=sums, sha256=None)
+    arguments = ["umls", "--data-dir", str(tmp_path)]
+    server.files["x.tar.gz"] = wrong
+    for _ in range(2):
+        assert main(arguments, {"umls": source}) == 1
+        assert "b.txt is not the file that is expected; nothing was taken" in capsys.readouterr().err
+        assert left_behind(tmp_path) == set()
+    server.files["x.tar.gz"] = tar_of(right, "")
+    assert main(arguments, {"umls": source}) == 0
+    (tmp_path / SUMS).unlink()
+    server.files["x.tar.gz"] = wrong
+    assert main([*arguments, "--force"], {"umls": source}) == 1
+    assert {file.name: file.read_bytes() for file in (tmp_path / "UMLS").iterdir()} == right
+    (tmp_path / "UMLS/more.txt").unlink()
+    server.files["x.tar.gz"] = tar_of(right, "")
+    assert main(arguments, {"umls": source}) == 0, "a file that has a sum is needed too"
+    assert {file.name: file.read_bytes() for file in (tmp_path / "UMLS").iterdir()} == right
 
 
 def test_every_needed_file_of_a_repository_has_a_sum():
