@@ -281,8 +281,10 @@ def download(source: Source, data: Path, force: bool) -> list[Path]:
     else:
         try:
             files = unpack(archive, folder, source.place, source.max_bytes, source.check)
-        finally:
-            archive.unlink()
+        except DownloadError:
+            archive.unlink()  # it is bad; after a full disk or an interrupt it serves the next call
+            raise
+        archive.unlink()
     _write_sum(source, digest, data)
     return files
 

@@ -1,5 +1,6 @@
 """Data sets are fetched whole and checked, or not at all; archives of strangers stay inside of their folder."""
 
+import errno
 import hashlib
 import http.server
 import json
@@ -137,6 +138,19 @@ def test_a_part_is_not_continued_with_another_file(release, server, tmp_path, ch
     assert main(["ultrafine", "--data-dir", str(tmp_path)], release) == 0
     expected = b"another" if change == "new file" else CONTENT["dev.json"]
     assert (tmp_path / "ultrafine/crowd/dev.json").read_bytes() == expected
+    assert left_behind(tmp_path) == WHOLE
+
+
+@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (OSError(errno.ENOSPC, "No space left"), 1)])
+def test_an_archive_that_could_not_be_unpacked_is_not_fetched_again(release, server, tmp_path, monkeypatch, error, code):
+    def stop(*_) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(command, "unpack", stop)
+        assert main(["ultrafine", "--data-dir", str(tmp_path)], release) == code
+    assert main(["ultrafine", "--data-dir", str(tmp_path)], release) == 0
+    assert len(server.requests) == 1
     assert left_behind(tmp_path) == WHOLE
 
 
