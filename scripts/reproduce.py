@@ -43,15 +43,27 @@ def main(arguments: list[str] | None = None, published: Path | None = None) -> i
     code = 0
     try:
         for run in runs:
-            if subprocess.run([sys.executable, *run], cwd=ROOT).returncode:
+            if ended(run):
                 code = 1
                 failures.append(run)
     except KeyboardInterrupt:
-        print("It was stopped; the same command with skip_finished=true runs what is missing.", file=sys.stderr)
+        rest = "goes on" if options.tune else "with skip_finished=true runs what is missing"
+        print(f"It was stopped; the same command {rest}.", file=sys.stderr)
         code = 130
     for run in failures:
         print(f"failed: python {shlex.join(run)}", file=sys.stderr)
     return code
+
+
+def ended(run: list[str]) -> int:
+    """The exit code of Python with these arguments. Raises KeyboardInterrupt upon Ctrl-C, but only after the run, which
+    gets it too, has saved what it has and ended; a second Ctrl-C does not wait."""
+    child = subprocess.Popen([sys.executable, *run], cwd=ROOT)
+    try:
+        return child.wait()
+    except KeyboardInterrupt:
+        child.wait()
+        raise
 
 
 def commands(layout: Layout, seeds: str, words: list[str]) -> list[list[str]]:

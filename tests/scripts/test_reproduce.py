@@ -1,7 +1,5 @@
 """`make reproduce TABLE=...`: every distinct cell once, a failure listed at the end, and nothing run of a faulty table."""
 
-import subprocess
-
 import pytest
 
 from scripts import reproduce
@@ -28,11 +26,11 @@ def make(tmp_path, monkeypatch, write_record):
     """A function that runs the command with a table, and returns its exit code and what it would have run."""
     runs: list[list[str]] = []
 
-    def run(words: list[str], cwd) -> subprocess.CompletedProcess:
-        runs.append(words[1:])
-        return subprocess.CompletedProcess(words, returncode=int("task=prefix30" not in words))
+    def ended(run: list[str]) -> int:
+        runs.append(run)
+        return int("task=prefix30" not in run)
 
-    monkeypatch.setattr(reproduce.subprocess, "run", run)
+    monkeypatch.setattr(reproduce, "ended", ended)
 
     def call(text: str, *arguments: str) -> tuple[int, list[list[str]]]:
         write_record(tmp_path / "published/hnn_table1.yaml", text)
@@ -51,17 +49,31 @@ def test_words_without_seeds_before_them_are_of_the_runs(make):
     assert make(TABLE, "hnn_table1", "logger=none") == (1, [[*run[:-2], "seed=0", "logger=none"] for run in RUNS])
 
 
-def test_what_failed_before_it_was_stopped_is_said(make, capsys, monkeypatch):
-    def run(words: list[str], cwd) -> subprocess.CompletedProcess:
-        if "task=prefix30" in words:
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [((), "the same command with skip_finished=true runs what is missing."), (("--tune",), "the same command goes on.")],
+)
+def test_what_failed_before_it_was_stopped_is_said(make, capsys, monkeypatch, words, said):
+    def ended(run: list[str]) -> int:
+        if "task=prefix30" in run:
             raise KeyboardInterrupt
-        return subprocess.CompletedProcess(words, returncode=1)
+        return 1
 
-    monkeypatch.setattr(reproduce.subprocess, "run", run)
-    assert make(TABLE, "hnn_table1")[0] == 130
+    monkeypatch.setattr(reproduce, "ended", ended)
+    assert make(f"{TABLE}tuning: [optim.lr=0.01]\n", "hnn_table1", *words)[0] == 130
     error = capsys.readouterr().err
-    assert "the same command with skip_finished=true runs what is missing" in error
-    assert "failed: python run.py -m experiment=hnn_prefix10_gru_hyp seed=0\n" in error
+    assert f"It was stopped; {said}\n" in error
+    assert error.count("failed: python run.py -m ") == 1
+
+
+def test_a_run_that_is_stopped_has_the_time_to_save(tmp_path, write_record, monkeypatch):
+    """It gets the Ctrl-C as well, and needs longer than the quarter of a second for which subprocess.run waits."""
+    write_record(tmp_path / "published/hnn_table1.yaml", TABLE)
+    saved = tmp_path / "saved"
+    child = f"import os, pathlib, signal, time; os.kill(os.getppid(), signal.SIGINT); time.sleep(0.5); pathlib.Path({str(saved)!r}).touch()"
+    monkeypatch.setattr(reproduce, "commands", lambda *_: [["-c", child]])
+    assert reproduce.main(["hnn_table1"], published=tmp_path / "published") == 130
+    assert saved.exists()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """`make tune`: the same search for every cell, its trials kept by `make collect`, and the cell with the best one's settings."""
 
-import subprocess
 from dataclasses import replace
 
 import pytest
@@ -73,8 +72,7 @@ def cells(published):
 
 def test_every_cell_is_searched_by_the_words_of_its_table(published, monkeypatch):
     runs: list[list[str]] = []
-    finished = subprocess.CompletedProcess([], returncode=0)
-    monkeypatch.setattr(reproduce.subprocess, "run", lambda words, cwd: (runs.append(words[1:]), finished)[1])
+    monkeypatch.setattr(reproduce, "ended", lambda run: runs.append(run) or 0)
     assert reproduce.main(["hnn_table1", "--tune", "logger=none"], published=published) == 0
     tuning = ["hydra.sweeper.n_trials=2", "optim.lr=0.01,0.03", "trainer.max_epochs=1", "seed=9"]
     start = ["run.py", "-m", "hydra/sweeper=search", "experiment=hnn_prefix10_gru_hyp", "trainer.max_epochs=3"]
