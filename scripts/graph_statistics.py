@@ -7,7 +7,7 @@ A folder of a knowledge graph has train.txt, valid.txt and test.txt with rows he
 those of train. A folder of a graph has edges.tsv, or is one of HGCN's releases, of which only the files of the edges
 are needed. A file has edges where its rows are two names, as child, parent, or its first line names the columns of
 edges, as source, target, weight; triples where they are three; the output says which. --output keeps what was measured
-of graphs, which tables set beside the gain of a hyperbolic model.
+of graphs, which tables set beside the gain of a hyperbolic model; other graphs that the file has stay in it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ if __package__ in (None, ""):
 import numpy as np  # noqa: E402
 
 from scripts import commands  # noqa: E402
+from scripts.hyperbolicity import read_like  # noqa: E402
 from scripts.shapes import Net, Shape, curvature, hyperbolicity, krackhardt, one_way, shape  # noqa: E402
 from tasks.errors import UserError, plain_warnings, whole  # noqa: E402
 from tasks.folders import whole_file  # noqa: E402
@@ -92,6 +93,7 @@ def main(arguments: list[str] | None = None) -> int:
     names = [folder.resolve().name for folder in options.folders]
     if options.output and (twice := sorted({name for name in names if names.count(name) > 1})):
         raise UserError(f"--output keeps graphs by the names of their folders, and {twice[0]} is there twice.")
+    earlier = read_like(options.output, options.samples, options.seed) if options.output else {}
     for k, folder in enumerate(options.folders):
         print("\n" * (k > 0), end="")
         if folder.exists() and not has_triples(folder):
@@ -107,7 +109,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.output:
         if not statistics:
             raise UserError("--output keeps what was measured of graphs of edges, and there is none among the folders.")
-        text = json.dumps({"samples": options.samples, "seed": options.seed, "graphs": statistics}, indent=1)
+        graphs = earlier | statistics
+        text = json.dumps({"samples": options.samples, "seed": options.seed, "graphs": graphs}, indent=1)
         with whole_file(options.output) as part:
             part.write_text(text + "\n", encoding="utf-8")
         print(f"\nwritten: {options.output}")

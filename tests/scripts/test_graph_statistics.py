@@ -131,6 +131,28 @@ def test_files_are_those_that_tasks_read(tmp_path, folder, capsys):
     assert "and g is there twice" in capsys.readouterr().err
 
 
+def test_other_graphs_of_the_file_stay_in_it(tmp_path, capsys):
+    """One that is measured again is replaced; a file of other samples, and one that cannot be read, stay as they are."""
+    written = tmp_path / "out.json"
+    for name, edges in (("a", "a,b\nb,c\n"), ("b", "a,b\nb,c\n"), ("a", "a,b\n")):
+        (tmp_path / f"{name}.csv").write_text(edges)
+        assert graph_statistics.main([str(tmp_path / f"{name}.csv"), "--samples", "5", "--output", str(written)]) == 0
+    graphs = json.loads(written.read_text())["graphs"]
+    assert {name: facts["nodes"] for name, facts in graphs.items()} == {"a.csv": 2, "b.csv": 3}
+    capsys.readouterr()
+    for text, words, said in (
+        (written.read_text(), ["--samples", "6"], f"{written} has graphs of --samples 5 --seed 0, and these are of --samples 6"),
+        (written.read_text(), ["--samples", "5", "--seed", "1"], "--samples 5 --seed 1: one file has numbers of one kind."),
+        ("{", ["--samples", "5"], f"{written} is damaged or older (JSONDecodeError"),
+        ('{"graphs": {"a": {}}}', [], f"{written} is damaged or older (KeyError: 'delta_max'); delete it and make it again"),
+    ):
+        written.write_text(text)
+        assert graph_statistics.main([str(tmp_path / "b.csv"), "--output", str(written), *words]) == 1
+        output = capsys.readouterr()
+        assert (output.out, said in output.err) == ("", True), output.err
+        assert written.read_text() == text
+
+
 def test_shared_triples_are_a_note(folder, capsys):
     (folder / "test.txt").write_text((folder / "train.txt").read_text())
     assert graph_statistics.main([str(folder), "--samples", "10"]) == 0
