@@ -9,6 +9,7 @@ one's settings.
 """
 
 import argparse
+import re
 import shlex
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from configs.cells import TableError  # noqa: E402
 from configs.matching import settings_of  # noqa: E402
 from configs.tables import Layout, load_layouts  # noqa: E402
 from scripts.commands import reports_errors  # noqa: E402
+from tasks.errors import UserError  # noqa: E402
 
 
 @reports_errors
@@ -29,16 +31,24 @@ def main(arguments: list[str] | None = None, published: Path | None = None) -> i
     """Run the command; returns 0, or 1 where there is no such table or a cell failed."""
     parser = argparse.ArgumentParser(prog="make reproduce", description=__doc__)
     parser.add_argument("table", help="a file of results/published/, as hyfi_table5_crowd")
-    parser.add_argument("seeds", nargs="?", default="0", help="as 0,1,2")
+    parser.add_argument("seeds", nargs="?", help="as 0,1,2 (0)")
     parser.add_argument("--tune", action="store_true", help="search the settings of each cell, as its table says")
     options, words = parser.parse_known_args(arguments)
-    if "=" in options.seeds:  # a word of the runs, without seeds before it
-        options.seeds, words = "0", [options.seeds, *words]
+    words = words if options.seeds is None else [options.seeds, *words]
+    has_seeds = bool(words) and re.fullmatch("[0-9]+(,[0-9]+)*", words[0]) is not None
+    seeds = words.pop(0) if has_seeds else "0"
+    if has_seeds and options.tune:
+        raise UserError(f"--tune takes its seeds from `tuning` of the table; leave out {seeds}.")
+    if wrong := [word for word in words if not re.match("[^-=][^=]*=", word)]:
+        raise UserError(
+            f"{wrong[0]!r} is no setting, as logger=none; seeds are whole numbers with commas between them right after "
+            "the table, as in hyfi_table5_crowd 0,1,2."
+        )
     layouts = {layout.file: layout for layout in load_layouts(published)}
     if options.table not in layouts:
         raise TableError(f"there is no table {options.table}. There are: {', '.join(sorted(layouts))}.")
     layout = layouts[options.table]
-    runs = searches(layout, words) if options.tune else commands(layout, options.seeds, words)
+    runs = searches(layout, words) if options.tune else commands(layout, seeds, words)
     failures: list[list[str]] = []
     code = 0
     try:

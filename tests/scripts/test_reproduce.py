@@ -51,6 +51,24 @@ def test_words_without_seeds_before_them_are_of_the_runs(make):
 
 @pytest.mark.parametrize(
     ("words", "said"),
+    [
+        (("--tune", "3,4"), "--tune takes its seeds from `tuning` of the table; leave out 3,4."),
+        (("3,4", "--tune"), "leave out 3,4."),
+        (("--seeds", "0,1"), "'--seeds' is no setting, as logger=none; seeds are whole numbers"),
+        (("--seeds=0,1",), "'--seeds=0,1' is no setting"),
+        (("",), "'' is no setting"),
+        (("0,1,",), "'0,1,' is no setting"),
+        (("0", "1"), "'1' is no setting"),
+        (("logger=none", "0,1"), "'0,1' is no setting"),
+    ],
+)
+def test_a_word_that_is_neither_seeds_nor_a_setting_is_refused(make, capsys, words, said):
+    assert make(f"{TABLE}tuning: [optim.lr=0.01]\n", "hnn_table1", *words) == (1, [])
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
     [((), "the same command with skip_finished=true runs what is missing."), (("--tune",), "the same command goes on.")],
 )
 def test_what_failed_before_it_was_stopped_is_said(make, capsys, monkeypatch, words, said):
