@@ -1,27 +1,24 @@
 """How much like a tree each graph of a table is, beside the gain of its hyperbolic model."""
 
-import json
 import statistics
 from pathlib import Path
-from typing import Any
 
 from configs.cells import TableError
 from configs.tables import Layout
-from scripts.records import ROOT, Record
-
-FILE = ROOT / "results" / "hyperbolicity.json"  # made by scripts/graph_statistics.py --output
+from scripts.hyperbolicity import COMMAND, FILE, read
+from scripts.records import Record
 
 
 def gain_lines(layout: Layout, cells: dict[tuple[str, str | None], list[Record]], file: Path = FILE) -> list[str]:
     """For each column with a `graph` its delta, and how many points the first row of `gain` is above the second, in the
     paper and in ours, of so many seeds; none where the table has no `gain`. Raises TableError where a graph was not
-    measured.
+    measured, and UserError where the file of what was measured is missing or damaged.
 
     cells: those with runs of all the data.
     """
     if layout.gain is None:
         return []
-    measured: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["graphs"]
+    measured = read(file)["graphs"]
     high, low = layout.gain
     parts = []
     for column, spec in layout.columns.items():
@@ -29,7 +26,7 @@ def gain_lines(layout: Layout, cells: dict[tuple[str, str | None], list[Record]]
         if graph is None:
             raise TableError(
                 f"{file.name} lacks the graph {spec['graph']} of the column {column} of {layout.title}; measure it: "
-                "python scripts/graph_statistics.py FOLDER... --output results/hyperbolicity.json"
+                f"{COMMAND} {file}"
             )
         theirs = [layout.published.get((row, column)) for row in (high, low)]
         ours = [[run["metrics"][layout.metrics[column]] for run in cells.get((row, column), [])] for row in (high, low)]

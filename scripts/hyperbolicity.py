@@ -7,7 +7,8 @@ from typing import Any
 from tasks.errors import UserError
 from tasks.folders import DAMAGED
 
-FACTS = ("delta_max", "delta_mean", "diameter")  # which tables show of each graph
+FILE = Path(__file__).resolve().parent.parent / "results" / "hyperbolicity.json"  # which tables show
+FACTS = ("delta_max", "delta_mean", "diameter")  # of each graph
 COMMAND = "python scripts/graph_statistics.py FOLDER... --output"
 
 
@@ -19,8 +20,9 @@ def read(file: Path) -> dict[str, Any]:
     try:
         measured: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         for name, facts in measured["graphs"].items():
-            if wrong := [key for key in FACTS if not isinstance(facts[key], int | float)]:
-                raise ValueError(f"{wrong[0]} of {name} is {facts[wrong[0]]!r}")
+            for key in FACTS:
+                if not isinstance(value := facts.get(key), int | float):
+                    raise ValueError(f"{key} of {name} is {value!r}")
     except FileNotFoundError:
         raise UserError(f"There is no {file}; make it: {COMMAND} {file}") from None
     except DAMAGED as error:

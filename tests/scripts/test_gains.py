@@ -8,7 +8,9 @@ import pytest
 from configs.cells import TableError
 from configs.tables import PUBLISHED, load_layouts, make_layout
 from scripts import cells as cells_of_tables
-from scripts.gains import FILE, gain_lines
+from scripts.gains import gain_lines
+from scripts.hyperbolicity import FILE
+from tasks.errors import UserError
 
 
 @pytest.fixture
@@ -37,6 +39,25 @@ def test_a_table_without_graphs_has_no_line_and_an_unmeasured_graph_is_told(layo
     measured.write_text('{"graphs": {}}')
     with pytest.raises(TableError, match="lacks the graph disease_lp of the column Disease of .*graph_statistics.py"):
         gain_lines(layout, {}, measured)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "There is no {}; make it: "),
+        ("{", "{} is damaged or older (JSONDecodeError: "),
+        ("[]", "{} is damaged or older (TypeError: "),
+        ('{"a": 1}', "{} is damaged or older (KeyError: 'graphs'); delete it and make it again: "),
+        ('{"graphs": {"cora": {"delta_max": 1, "diameter": 9}}}', "{} is damaged or older (ValueError: delta_mean of cora is None); "),
+        ('{"graphs": {"cora": {"delta_max": "1"}}}', "{} is damaged or older (ValueError: delta_max of cora is '1'); "),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named_with_its_command(layout, measured, text, said):
+    measured.unlink() if text is None else measured.write_text(text)
+    with pytest.raises(UserError) as error:
+        gain_lines(layout, {}, measured)
+    assert str(error.value).startswith(said.format(measured))
+    assert str(error.value).endswith(f" python scripts/graph_statistics.py FOLDER... --output {measured}")
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_other_graphs_of_the_file_stay_in_it(tmp_path, capsys):
         (written.read_text(), ["--samples", "6"], f"{written} has graphs of --samples 5 --seed 0, and these are of --samples 6"),
         (written.read_text(), ["--samples", "5", "--seed", "1"], "--samples 5 --seed 1: one file has numbers of one kind."),
         ("{", ["--samples", "5"], f"{written} is damaged or older (JSONDecodeError"),
-        ('{"graphs": {"a": {}}}', [], f"{written} is damaged or older (KeyError: 'delta_max'); delete it and make it again"),
+        ('{"graphs": {"a": {}}}', [], f"{written} is damaged or older (ValueError: delta_max of a is None); delete it and make it again"),
     ):
         written.write_text(text)
         assert graph_statistics.main([str(tmp_path / "b.csv"), "--output", str(written), *words]) == 1
