@@ -8,10 +8,12 @@ python -m scripts.readme --check   write nothing, fail if the section is not wha
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 if __package__ in (None, ""):
@@ -19,7 +21,7 @@ if __package__ in (None, ""):
 
 from scripts.commands import reports_errors  # noqa: E402
 from tasks.errors import UserError  # noqa: E402
-from tasks.folders import whole_file  # noqa: E402
+from tasks.folders import DAMAGED, whole_file  # noqa: E402
 
 README = ROOT / "README.md"
 NUMERICS = ROOT / "results" / "numerics.md"
@@ -66,19 +68,20 @@ def replaced(text: str, section: str, path: Path, start: str = START, end: str =
 
 
 def composability(path: Path) -> str:
-    """The table of what goes with which machinery of PyTorch, from the file of ``scripts/composability.py``."""
-    run = _load(path)
-    checks = list(next(iter(next(iter(run["layers"].values())).values())))
-    what = "a number is that of the layers and functions, names are those it fails for:"
-    when = f", {_when(run)}" if "commit" in run else ""
-    lines = [f"Tried with torch {run['torch']}{when}; {what}", ""]
-    lines += [f"| geometry | {' | '.join(checks)} |", "|---" * (len(checks) + 1) + "|"]
-    for geometry, layers in run["layers"].items():
-        cells = []
-        for check in checks:
-            bad = [layer for layer, problems in layers.items() if problems[check]]
-            cells.append(f"not {', '.join(bad)}" if bad else f"{len(layers)}")
-        lines.append(f"| {geometry} | {' | '.join(cells)} |")
+    """The table of what goes with which machinery of PyTorch, from the file of ``scripts/composability.py``. Raises
+    UserError where that is damaged."""
+    with _values(path, "composability") as run:
+        checks, *_ = [list(problems) for layers in run["layers"].values() for problems in layers.values()]
+        what = "a number is that of the layers and functions, names are those it fails for:"
+        when = f", {_when(run)}" if "commit" in run else ""
+        lines = [f"Tried with torch {run['torch']}{when}; {what}", ""]
+        lines += [f"| geometry | {' | '.join(checks)} |", "|---" * (len(checks) + 1) + "|"]
+        for geometry, layers in run["layers"].items():
+            cells = []
+            for check in checks:
+                bad = [layer for layer, problems in layers.items() if problems[check]]
+                cells.append(f"not {', '.join(bad)}" if bad else f"{len(layers)}")
+            lines.append(f"| {geometry} | {' | '.join(cells)} |")
     closing = (
         "compile: `torch.compile(fullgraph=True)` of both passes, by Inductor; fullgraph: the same graphs, run as they "
         'are (`backend="aot_eager"`); export: with a dynamic batch; twice: a second derivative; trace: '
@@ -90,54 +93,79 @@ def composability(path: Path) -> str:
     return "\n".join([*lines, "", closing])
 
 
+class Row(NamedTuple):
+    """What the table says of a row of a benchmark."""
+
+    title: str
+    ratio: str  # of ours to the Euclidean counterpart
+    missed: str
+    peers: str
+    gates: str
+
+
+class Bench(NamedTuple):
+    """A run of a benchmark; rows by name."""
+
+    machine: str
+    when: str
+    rows: dict[str, Row]
+
+
 def speed(path: Path) -> str:
     """The table of ratios from the JSON file of a benchmark. Files beside it, where there are such, give what stands in
-    brackets (with huge pages) and more columns: the plain formulas, and a GPU."""
-    run, others = _load(path), _runs_beside(path)
-    columns = {name: {row["name"]: row for row in other["rows"]} for name, other in others.items()}
+    brackets (with huge pages) and more columns: the plain formulas, and a GPU. Raises UserError where one of them is
+    damaged."""
+    run, others = _bench(path), _runs_beside(path)
+    columns = {name: other.rows for name, other in others.items()}
     huge = columns.pop(_HUGE, {})
     limits = f"must be at most{' (on a CPU)' if _GPU in columns else ''}"
     also = f", {_HUGE}" if huge else ""
-    origins = ", ".join(f"{name} ({_when(other)})" for name, other in others.items())
+    origins = ", ".join(f"{name} ({other.when})" for name, other in others.items())
     lines = [
-        f"{run['device_name']}, {run['threads']} threads, torch {run['packages']['torch']}, float32, "
-        f"{_when(run)}; `make bench` measures your machine. "
+        f"{run.machine}, float32, {run.when}; `make bench` measures your machine. "
         f"{f'Measured in another run, beside its own Euclidean times: {origins}. ' if origins else ''}"
         f"Forward and backward in multiples of the Euclidean counterpart's time (median of alternating runs){also}:",
         "",
         f"| {' | '.join(['work', 'ours', *columns, 'others', limits])} |",
         "|---" * (4 + len(columns)) + "|",
     ]
-    for row in run["rows"]:
-        peers = ", ".join(f"{v['name']} {_digits(v['ratio'])}" for v in row["variants"] if v["role"] == "peer")
-        gates = ", ".join(_gate(gate) for gate in row["gates"])
-        pages = f" ({_digits(_ours(huge[row['name']])['ratio'])})" if row["name"] in huge else ""
-        cells = [row["title"], f"{_digits(_ours(row)['ratio'])}{pages}{_missed(row)}"]
-        cells += [_elsewhere(rows.get(row["name"]), name == _GPU) for name, rows in columns.items()]
-        lines.append(f"| {' | '.join([*cells, peers or '–', gates or '–'])} |")
+    for name, row in run.rows.items():
+        pages = f" ({huge[name].ratio})" if name in huge else ""
+        cells = [row.title, f"{row.ratio}{pages}{row.missed}"]
+        cells += [_elsewhere(rows.get(name), column == _GPU) for column, rows in columns.items()]
+        lines.append(f"| {' | '.join([*cells, row.peers or '–', row.gates or '–'])} |")
     return "\n".join(lines)
 
 
-def _missed(row: dict[str, Any]) -> str:
-    return " **missed**" if row["passed"] is False else ""
-
-
-def _elsewhere(row: dict[str, Any] | None, gated: bool) -> str:
+def _elsewhere(row: Row | None, gated: bool) -> str:
     """What another run has of a row, with the gates of its own where it has such."""
     if row is None:
         return "–"
-    gates = ", ".join(_gate(gate) for gate in row["gates"]) if gated else ""
-    return f"{_digits(_ours(row)['ratio'])}{f' (at most {gates})' if gates else ''}{_missed(row) if gated else ''}"
+    gates = f" (at most {row.gates})" if row.gates else ""
+    return f"{row.ratio}{gates}{row.missed}" if gated else row.ratio
 
 
-def _runs_beside(path: Path) -> dict[str, dict[str, Any]]:
+def _runs_beside(path: Path) -> dict[str, Bench]:
     """The other runs of a benchmark that there are files of, by what the table calls them."""
     files = {
         "plain formulas": path.with_name(f"{path.stem}-plain.json"),
         _GPU: path.with_name(f"cuda{path.name.removeprefix('cpu')}"),
         _HUGE: path.with_name(f"{path.stem}-thp.json"),
     }
-    return {name: _load(file) for name, file in files.items() if file.exists()}
+    return {name: _bench(file) for name, file in files.items() if file.exists()}
+
+
+def _bench(path: Path) -> Bench:
+    with _values(path, "bench") as run:
+        machine = f"{run['device_name']}, {run['threads']} threads, torch {run['packages']['torch']}"
+        return Bench(machine, _when(run), {row["name"]: _row(row) for row in run["rows"]})
+
+
+def _row(row: dict[str, Any]) -> Row:
+    (ours,) = (v for v in row["variants"] if v["role"] == "ours")
+    peers = ", ".join(f"{v['name']} {_digits(v['ratio'])}" for v in row["variants"] if v["role"] == "peer")
+    missed = " **missed**" if row["passed"] is False else ""
+    return Row(f"{row['title']}", _digits(ours["ratio"]), missed, peers, ", ".join(map(_gate, row["gates"])))
 
 
 def _when(run: dict[str, Any]) -> str:
@@ -173,10 +201,6 @@ def _gate(gate: dict[str, Any]) -> str:
     return f"{gate['limit']:g}{other}{' memory' if gate['what'] == 'memory' else ''}"
 
 
-def _ours(row: dict[str, Any]) -> dict[str, Any]:
-    return next(variant for variant in row["variants"] if variant["role"] == "ours")
-
-
 def _digits(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.2g}"
 
@@ -189,11 +213,16 @@ def _read(path: Path) -> str:
         raise UserError(message) from None
 
 
-def _load(path: Path) -> dict[str, Any]:
+@contextlib.contextmanager
+def _values(path: Path, target: str) -> Iterator[dict[str, Any]]:
+    """What a JSON file holds. Raises UserError, which names the target of make that writes it, where it is none, or
+    lacks what is looked up inside the block."""
+    text = _read(path)
     try:
-        return json.loads(_read(path))
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path.name} is damaged ({error}); make it again with: make bench") from error
+        yield json.loads(text)
+    except DAMAGED as error:
+        fault = f"{path.name} is damaged ({type(error).__name__}: {error})"
+        raise UserError(f"{fault}; make it again with: make {target}") from error
 
 
 if __name__ == "__main__":

@@ -117,8 +117,16 @@ def test_a_gate_says_what_it_limits(files, gate, text):
     [
         (0, "# no markers", "README.md must have the lines"),
         (1, None, "there is no bench.json"),
-        (1, "{", "bench.json is damaged"),
+        (1, "{", "bench.json is damaged (JSONDecodeError: "),
+        (1, "[]", "bench.json is damaged (TypeError: "),
+        (1, "{}", "bench.json is damaged (KeyError: 'device_name'); make it again with: make bench\n"),
+        (1, bench(1.5).replace('"ours"', '"hers"'), "bench.json is damaged (ValueError: "),
+        (1, bench(1.5).replace('"limit"', '"limits"'), "bench.json is damaged (KeyError: 'limit'); make it again with: make bench\n"),
         (2, "# nothing", "numerics.md has no section"),
+        (3, "{", "make it again with: make composability\n"),
+        (3, "[]", "composability.json is damaged (TypeError: "),
+        (3, '{"layers": {}}', "composability.json is damaged (ValueError: "),
+        (3, '{"layers": {"ball": {"Linear": {}}}}', "composability.json is damaged (KeyError: 'torch'); make it again with: make composability\n"),
     ],
 )
 def test_unusable_files_are_named_and_nothing_is_written(files, capsys, file, text, said):
