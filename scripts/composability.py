@@ -1,7 +1,7 @@
 """What of PyTorch every layer goes with, tried: torch.compile and export, tracing, torch.func, meta tensors, autocast.
 
 python -m scripts.composability                     all layers of all geometries: results/composability.json
-python -m scripts.composability mobius.Linear ...   these alone (of the families' names), printed and not written
+python -m scripts.composability mobius.Linear ...   these alone (family.Layer, geometry.Layer or Layer), not written
 
 Each check runs the layer in evaluation mode and, but for those of shapes alone, compares numbers with eager ones.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
+import difflib
 import json
 import pickle
 import sys
@@ -32,6 +33,7 @@ from torch._subclasses import FakeTensorMode  # noqa: E402
 from hyperbolic.geometry import FAMILIES, GEOMETRIES, make_geometry  # noqa: E402
 from scripts.commands import reports_errors  # noqa: E402
 from scripts.subjects import First, Formula, Subject, first, subjects  # noqa: E402
+from tasks.errors import UserError  # noqa: E402
 from tasks.folders import whole_file  # noqa: E402
 from tasks.record import commit  # noqa: E402
 
@@ -216,33 +218,46 @@ def problem(make: Callable[[], Subject], check: Callable[[Subject], None]) -> st
     return ""
 
 
-def tried(geometry: str, names: set[str], checks: list[str]) -> dict[str, dict[str, str]]:
-    """By layer and check, the problem."""
+def makers(geometry: str) -> dict[str, Callable[[], Subject]]:
+    """Of a new geometry of this name, by layer: export leaves traces in its manifold."""
     manifold, family = GEOMETRIES[geometry]
+    every = subjects(make_geometry(geometry, manifold, family, c=None if manifold == "Euclidean" else 1.3))
+    return {n: make for n, make in every.items() if n in FAMILIES[family].layers or n.islower()}
 
-    def makers() -> dict[str, Callable[[], Subject]]:
-        """Of a new geometry: export leaves traces in its manifold."""
-        return subjects(make_geometry(geometry, manifold, family, c=None if manifold == "Euclidean" else 1.3))
 
-    layers = [name for name in makers() if name in FAMILIES[family].layers or name.islower()]
-    chosen = [n for n in layers if not names or f"{geometry}.{n}" in names or n in names]
-    return {n: {check: problem(lambda n=n: makers()[n](), CHECKS[check]) for check in checks} for n in chosen}
+def names_of(geometry: str) -> dict[str, set[str]]:
+    """By layer what the command line may call it."""
+    family = GEOMETRIES[geometry][1]
+    return {n: {n, f"{family}.{n}", f"{geometry}.{n}"} for n in makers(geometry)}
+
+
+def tried(geometry: str, names: set[str], checks: list[str]) -> dict[str, dict[str, str]]:
+    """By layer and check, the problem; of all layers where there are no names."""
+    chosen = [n for n, own in names_of(geometry).items() if not names or names & own]
+    return {n: {c: problem(lambda n=n: makers(geometry)[n](), CHECKS[c]) for c in checks} for n in chosen}
 
 
 @reports_errors
 def main(arguments: list[str] | None = None, record: Path = RECORD) -> int:
-    """Run the command; returns 0."""
+    """Run the command; returns 0, or 1 where a name is of no layer."""
     parser = argparse.ArgumentParser(prog="python -m scripts.composability", description=__doc__)
-    parser.add_argument("names", nargs="*", help="geometry.Layer or Layer")
+    parser.add_argument("names", nargs="*", help="family.Layer, geometry.Layer or Layer")
     parser.add_argument("--checks", nargs="+", choices=CHECKS, default=list(CHECKS))
     parser.add_argument("--geometries", nargs="+", choices=GEOMETRIES, default=list(GEOMETRIES))
     options = parser.parse_args(arguments)
+    known = {name for geometry in options.geometries for own in names_of(geometry).values() for name in own}
+    if unknown := [name for name in options.names if name not in known]:
+        near = difflib.get_close_matches(unknown[0], sorted(known), n=1)
+        hint = f" Did you mean {near[0]}?" if near else " Names are as mobius.Linear, poincare.Linear or Linear."
+        raise UserError(f"{unknown[0]!r} is no layer of {', '.join(options.geometries)}.{hint}")
     results, of_commit = {}, commit()  # as the code is when it is tried
     for geometry in options.geometries:
         start = time.perf_counter()
-        results[geometry] = tried(geometry, set(options.names), options.checks)
-        bad = [(layer, c, text) for layer, row in results[geometry].items() for c, text in row.items() if text]
-        count = sum(map(len, results[geometry].values()))
+        if not (result := tried(geometry, set(options.names), options.checks)):
+            continue
+        results[geometry] = result
+        bad = [(layer, c, text) for layer, row in result.items() for c, text in row.items() if text]
+        count = sum(map(len, result.values()))
         print(f"{geometry}: {count - len(bad)} of {count} in {time.perf_counter() - start:.0f} s", flush=True)
         for layer, c, text in bad:
             print(f"    {layer:20} {c:10} {text}", flush=True)

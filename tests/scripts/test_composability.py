@@ -90,8 +90,32 @@ def test_what_does_not_go_is_named(check):
     assert "Error" in text.partition(":")[0]
 
 
-def test_names_choose_and_nothing_is_written(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("lorentz.Norm", ["lorentz: 2 of 2"]),
+        ("mobius.Linear", ["poincare: 2 of 2"]),
+        ("tangent.Linear", ["poincare_tangent: 2 of 2", "lorentz_tangent: 2 of 2", "klein_tangent: 2 of 2"]),
+        ("klein_tangent.Linear", ["klein_tangent: 2 of 2"]),
+    ],
+)
+def test_names_choose_and_nothing_is_written(tmp_path, capsys, name, lines):
     record = tmp_path / "record.json"
-    assert composability.main(["lorentz.Norm", "--checks", "eager", "vmap"], record) == 0
-    assert "lorentz: 2 of 2" in capsys.readouterr().out
+    assert composability.main([name, "--checks", "eager", "vmap"], record) == 0
+    assert [line.partition(" in ")[0] for line in capsys.readouterr().out.splitlines()] == lines
     assert not record.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["mobius.Linaer"], "'mobius.Linaer' is no layer of euclidean, hatt, "),
+        (["mobius.Linear", "xyzzy"], "'xyzzy' is no layer of "),
+        (["mobius.Linear", "--geometries", "klein"], "'mobius.Linear' is no layer of klein. Did you mean "),
+    ],
+)
+def test_a_name_of_no_layer_is_told_before_anything_is_tried(capsys, words, said):
+    assert composability.main([*words, "--checks", "eager"]) == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith(f"error: {said}")
