@@ -29,7 +29,7 @@ import numpy as np  # noqa: E402
 
 from scripts import commands  # noqa: E402
 from scripts.hyperbolicity import read_like  # noqa: E402
-from scripts.shapes import Net, Shape, curvature, hyperbolicity, krackhardt, one_way, shape  # noqa: E402
+from scripts.shapes import Net, Shape, curvature, hyperbolicity, krackhardt, one_way, relative_delta, shape  # noqa: E402
 from tasks.errors import UserError, plain_warnings, whole  # noqa: E402
 from tasks.folders import whole_file  # noqa: E402
 from tasks.graph.folder import EDGES, ENDS, read_folder, table_file  # noqa: E402
@@ -154,14 +154,14 @@ def links_of(edges: np.ndarray, n: int, sha256: str, samples: int, seed: int) ->
 
 def report_links(name: str, notes: Sequence[str], links: Links) -> list[str]:
     """The lines to print of a graph."""
-    relative = 2 * links.delta_max / links.diameter if links.diameter else math.nan
     return [
         f"{name}: {links.nodes:,} nodes, {links.edges:,} edges, {links.isolated:,} isolated",
         *(f"note: {note}" for note in notes),
         f"neighbours of a node, mean {links.mean_degree:.2f}; "
         f"largest connected part {links.component:.1%} of the nodes",
         f"delta of sampled quadruples: largest {_number(links.delta_max)}, mean {_number(links.delta_mean)}; "
-        f"diameter seen {links.diameter}; 2 delta / diameter {_number(relative)}",
+        f"diameter seen {links.diameter}; "
+        f"2 delta / diameter {_number(relative_delta(links.delta_max, links.diameter))}",
         f"xi {_number(links.xi)}: {_of_links(links)}",
     ]
 
@@ -186,12 +186,12 @@ def report(graph: Graph, every: Shape, rows: Sequence[Row]) -> list[str]:
     counts = f"{every.triples:,} triples, {every.entities:,} entities, {every.relations} relations"
     lines = [f"{graph.name}, train: {counts}"]
     lines += [f"note: {remark}" for remark in graph.remarks()]
-    relative = f"; 2 delta / diameter {_number(every.relative_delta)}"
     lines += [
         f"neighbours of an entity, mean {every.mean_degree:.2f}; "
         f"largest connected part {every.component:.1%} of the entities",
         f"delta of sampled quadruples: largest {_number(every.delta_max)}, mean {_number(every.delta_mean)}; "
-        f"diameter seen {every.diameter}{relative}",
+        f"diameter seen {every.diameter}; "
+        f"2 delta / diameter {_number(relative_delta(every.delta_max, every.diameter))}",
         "",
     ]
     table = [("triples", "category", "Khs", "one-way", "xi", "relation")]

@@ -34,11 +34,6 @@ class Shape:
     delta_mean: float
     diameter: int
 
-    @property
-    def relative_delta(self) -> float:
-        """2 delta / diameter, between 0 (a tree) and 1 (Borassi et al. 2015; Khrulkov et al. 2020)."""
-        return 2 * self.delta_max / self.diameter if self.diameter else math.nan
-
 
 def shape(triples: Tensor, samples: int, seed: int) -> Shape:
     """The facts of `Shape` about triples (N, 3); `samples` starts, triangles and so on are drawn from `seed`."""
@@ -148,6 +143,11 @@ def hyperbolicity(net: "Net", samples: int, draw: Draw) -> tuple[float, float, i
     sums = np.sort(np.stack([d[w, x] + d[y, z], d[w, y] + d[x, z], d[w, z] + d[x, y]]), 0)
     delta = (sums[2] - sums[1]) / 2
     return float(delta.max()), float(delta.mean()), diameter
+
+
+def relative_delta(delta: float, diameter: int) -> float:
+    """2 delta / diameter, between 0 (a tree) and 1 (Borassi et al. 2015; Khrulkov et al. 2020); NaN without edges."""
+    return 2 * delta / diameter if diameter else math.nan
 
 
 FAR = np.iinfo(np.uint16).max  # a distance to what cannot be reached

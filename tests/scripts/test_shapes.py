@@ -14,6 +14,7 @@ from scripts.shapes import (
     hyperbolicity,
     krackhardt,
     one_way,
+    relative_delta,
     shape,
 )
 
@@ -136,8 +137,13 @@ def test_shape_has_the_facts_and_the_seed_decides():
     result = shape(triples, 50, 0)
     assert (result.triples, result.entities, result.relations, result.component) == (122, 121, 2, 1)
     assert result.mean_degree == pytest.approx(2 * 120 / 121)
-    assert result.relative_delta == 0
     assert result == shape(triples, 50, 0)
     empty = shape(torch.empty(0, 3, dtype=torch.long), 50, 0)
     assert (empty.triples, empty.entities, empty.diameter) == (0, 0, 0)
-    assert math.isnan(empty.relative_delta)
+
+
+def test_relative_delta_is_that_of_half_the_diameter():
+    assert relative_delta(0.0, 8) == 0
+    assert relative_delta(1.5, 6) == 0.5
+    assert relative_delta(2.0, 4) == 1
+    assert math.isnan(relative_delta(math.nan, 0))
