@@ -13,7 +13,9 @@ from scripts.drawing import canvas
 from scripts.drawing.options import FigureOptions, Loader
 from scripts.trained import Run
 from tasks.errors import UserError
+from tasks.reading import brief
 
+LIMIT = 1 << 53  # above it a drawing, which has floats, would show another number
 TITLE = "Classes of the test split, and true positives"
 FOOT = (
     "Light: examples whose gold label is the class; dark: those of them for which the model says so (true positives), "
@@ -50,13 +52,19 @@ def read_counts(run: Run) -> list[Count]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = [row for row in csv.DictReader(file) if row["split"] == "test"]
-        counts = [Count(row["label"], *(int(row[name]) for name in Count._fields[1:])) for row in rows]
+        counts = [Count(row["label"], *(_count(row[name]) for name in Count._fields[1:])) for row in rows]
     except (KeyError, ValueError, TypeError) as error:
         columns = ", ".join(("split", *Count._fields))
         raise UserError(f"{path} is damaged ({error}); its columns are {columns}. Run it again.") from error
     if not counts:
         raise UserError(f"{path} has no rows of the test split. Run it again.")
     return counts
+
+
+def _count(text: str) -> int:
+    if not 0 <= (count := int(text)) < LIMIT:
+        raise ValueError(f"{brief(text)} is no number of examples")
+    return count
 
 
 def plot_panel(axis: Axes, title: str, counts: Sequence[Count]) -> None:

@@ -84,6 +84,8 @@ def test_classes_of_two_runs_stand_on_one_scale(tmp_path, figures, options):
         (None, "it has no classes.csv"),
         (HEAD + "dev,a,1,1,1\n", "has no rows of the test split"),
         (HEAD + "test,a,1,x,1\n", "classes.csv is damaged"),
+        (HEAD + f"test,a,1,{'9' * 26},1\n", "classes.csv is damaged .'9+' is no number of examples"),
+        (HEAD + "test,a,1,-1,1\n", "classes.csv is damaged .'-1' is no number of examples"),
         ("label,gold\na,1\n", "classes.csv is damaged"),
         (HEAD + "test,a,1\n", "classes.csv is damaged"),
     ],
