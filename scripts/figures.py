@@ -78,6 +78,8 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{name:12} {inspect.getdoc(drawer).splitlines()[0]}")
         print(f"{SEARCH:12} {inspect.getdoc(trials.draw).splitlines()[0]}")
         return 0
+    if options.name and options.name != Path(options.name).name:
+        raise UserError(f"--name {options.name}: it is a part of the files' names; --out names the folder.")
     if options.words[:1] == [SEARCH]:
         draw_searches([Path(word) for word in options.words[1:]], options)
         return 0

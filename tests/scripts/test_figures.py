@@ -301,6 +301,7 @@ def test_other_names_for_two_runs_that_are_called_alike(poincare, copied, tmp_pa
         (("boundaries", "RUN", "--labels", "person,xyzzy"), "'xyzzy' is none of the 39 types"),
         (("boundaries", "RUN", "--labels", "a,b,c,d,e,f,g"), "at most 6 types"),
         (("nearest", "RUN", "--labels", " , "), "--labels names nothing"),
+        (("curves", "RUN", "--name", "../../x"), "--name ../../x: it is a part of the files' names; --out names the folder."),
         (("attention", "RUN", "--words", "0"), "--words must be at least 1, and it is 0."),
     ],
 )  # fmt: skip

@@ -42,6 +42,8 @@ def test_the_files_have_the_name_that_is_given(folder, capsys):
     assert (folder / "parallel-mine.png").exists()
     assert command.main(["search", str(folder), str(folder), "--name", "mine"]) == 1
     assert "--name names the files of one search" in capsys.readouterr().err
+    assert command.main(["search", str(folder), "--name", "/mine"]) == 1
+    assert "--name /mine: it is a part of the files' names" in capsys.readouterr().err
 
 
 def test_what_is_no_search(tmp_path, capsys):
