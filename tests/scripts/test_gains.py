@@ -82,7 +82,7 @@ def test_runs_on_part_of_the_data_are_not_counted(layout, monkeypatch):
 
     def runs(value: float, share: float) -> list[dict]:
         metrics = dict.fromkeys(layout.metrics.values(), value)
-        return [{"metrics": metrics, "data": {"share": share, "sources": {}}, "seed": 0}]
+        return [{"metrics": metrics, "data": {"share": share, "sources": {}, "sha256": {}}, "seed": 0}]
 
     for share, has_gain in ((1.0, True), (0.5, False)):
         cells = {("HyboNet", "Disease"): runs(0.9, share), ("GCN", "Disease"): runs(0.6, 1.0)}
