@@ -197,7 +197,8 @@ class SearchSweeper(Sweeper):
 
         first = fingerprint(space.job(samplers.Random(space, self.compose, self.seed).settings(0)))
         for key, values in space.by_key().items():
-            if key in ORDER:
+            of_data = key.startswith("task.") and not key.startswith(("task.model.", "task.module."))
+            if key in ORDER or not (of_data or key.startswith("task/data")):
                 continue
             jobs = [space.job({key: value}) for value in sorted(values)]
             if len({json.dumps(self._values(job)[1]["task"]["data"], default=str) for job in jobs}) == 1:

@@ -1,13 +1,18 @@
-"""What a search chose for a cell of a table, from results/tuning/: a line for each trial, the best first."""
+"""What a search chose for a cell of a table, from results/tuning/: a line for each trial, the best first; and what the
+words of a search say."""
 
 import csv
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from configs.errors import ConfigError
 from tasks.errors import readable
 
+TRIALS = "hydra.sweeper.n_trials"
 BEFORE, AFTER = 4, "epoch"  # rank, trial, state and metric stand before the settings, the epoch after them
 NAME = re.compile(r"[A-Za-z][\w./@]{,100}")  # of a column
 
@@ -45,3 +50,14 @@ def read_tuning(file: Path) -> Tuning | None:
         f"tuned by us, {len(trials)} trials{first} of {', '.join(keys)} by {header[BEFORE - 1]}{seed} "
         "(results/tuning/)",
     )
+
+
+def search_values(words: Sequence[str]) -> dict[str, set[str] | None]:
+    """The values of the keys of a search that have several, and of TRIALS its number; None for those of an interval."""
+    settings: dict[str, set[str] | None] = {}
+    for word in OverridesParser.create().parse_overrides([*words]):
+        if word.is_sweep_override():
+            settings[word.get_key_element()] = {*word.sweep_string_iterator()} if word.is_discrete_sweep() else None
+        elif word.get_key_element() == TRIALS:
+            settings[TRIALS] = {word.get_value_string()}
+    return settings

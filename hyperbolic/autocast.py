@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
+HALF = (torch.float16, torch.bfloat16)
 
 
 def autocast_device(*values: Any) -> str | None:
@@ -22,13 +23,19 @@ def autocast_device(*values: Any) -> str | None:
 
 
 def leaves_autocast(function: F) -> F:
-    """A function of tensors that computes in their dtype whatever autocast says."""
+    """A function of tensors that computes in their dtype whatever autocast says; what autocast has made is cast to
+    float32."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         if (device := autocast_device(*args, *kwargs.values())) is None:
             return function(*args, **kwargs)
         with torch.autocast(device, enabled=False):
-            return function(*args, **kwargs)
+            return function(*map(in_full, args), **{key: in_full(value) for key, value in kwargs.items()})
 
     return cast(F, run)
+
+
+def in_full(value: Any) -> Any:
+    """A tensor in half precision as float32; anything else as it is."""
+    return value.float() if isinstance(value, Tensor) and value.dtype in HALF else value

@@ -16,14 +16,13 @@ if __package__ in (None, ""):
 from configs.cells import Cell  # noqa: E402
 from configs.matching import cells_of, fits, misfit  # noqa: E402
 from configs.tables import PUBLISHED, Layout, load_layouts  # noqa: E402
+from configs.tuning import TRIALS, search_values  # noqa: E402
 from scripts.commands import reports_errors  # noqa: E402
 from scripts.records import RUNS, Record, RecordError, read, validate  # noqa: E402
 from tasks import search  # noqa: E402
 from tasks.errors import UserError  # noqa: E402
 from tasks.folders import whole_file, write_table  # noqa: E402
 from tasks.reading import brief  # noqa: E402
-
-TRIALS = "hydra.sweeper.n_trials"
 
 
 @reports_errors
@@ -181,22 +180,19 @@ def is_rival(file: Path, name: str, cell: Cell | None) -> bool:
     return named or (cell is not None and fits(read(file), cell))
 
 
-def searched_values(layouts: list[Layout]) -> dict[str, dict[str, set[str]]]:
-    """By the name of a cell the settings that `make tune` searches for it, those with several values, each with these;
-    of an interval none. TRIALS is how many trials it takes."""
-    settings: dict[str, dict[str, set[str]]] = defaultdict(dict)
+def searched_values(layouts: list[Layout]) -> dict[str, dict[str, set[str] | None]]:
+    """By the name of a cell what the words of `make tune` search for it, see `search_values`, in all its tables."""
+    settings: dict[str, dict[str, set[str] | None]] = defaultdict(dict)
     for layout in layouts:
-        pairs = [word.partition("=") for word in layout.tuning]
-        for cell in layout.cells:
-            for key, _, values in pairs:
-                if key == TRIALS or re.search("[,(]", values):
-                    of_key = settings[cell.name].setdefault(key, set())
-                    of_key |= set() if "(" in values else set(values.split(","))
+        for key, values in search_values(layout.tuning).items():
+            for cell in layout.cells:
+                earlier = settings[cell.name].get(key, set())
+                settings[cell.name][key] = None if earlier is None or values is None else earlier | values
     return settings
 
 
 def keep_search(
-    folder: Path, settings: dict[str, set[str]], target: Path, allow_dirty: bool, force: bool = False
+    folder: Path, settings: dict[str, set[str] | None], target: Path, allow_dirty: bool, force: bool = False
 ) -> None:
     """Write the trials of a cell's search, the best first, into the folder `target`, where its table finds them.
 
@@ -207,7 +203,7 @@ def keep_search(
     summary = search.read(folder)
     for trial in summary.trials:
         for key, value in trial.settings.items():
-            if key not in settings or (settings[key] and value not in settings[key]):
+            if key not in settings or ((values := settings[key]) is not None and value not in values):
                 raise RecordError(
                     f"{folder}: trial {trial.number} has {brief(key)[1:-1]}={brief(value)}, which `tuning` of the "
                     "cell's table does not search; tune again with make tune."

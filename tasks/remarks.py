@@ -51,7 +51,7 @@ def remarks(task: Task, record: Mapping[str, Any], history: Sequence[Mapping[str
         lines.append(unmoved)
     lines += on_limits(record["config"]["trainer"], record["metrics"])
     lines += on_curvature(record["config"]["geometry"])
-    lines += on_roles(record["config"]["optim"], task)
+    lines += on_roles(record.get("overrides", []), task)
     lines += on_fidelity(record["config"])
     return lines + task.remarks()
 
@@ -86,14 +86,14 @@ def on_curvature(values: Mapping[str, Any]) -> list[str]:
     return [f"geometry.c={values['c']:g} changed nothing: geometry={geometry.name} is flat, and has no curvature."]
 
 
-def on_roles(optim: Mapping[str, Any], model: nn.Module) -> list[str]:
-    """Which roles of parameters have settings of their own in `optim` where the model has no such parameters."""
+def on_roles(words: Sequence[str], model: nn.Module) -> list[str]:
+    """Which words of the command line set something for a role of parameters of which the model has none."""
     there = {group["role"] for group in parameter_groups(model, vectors={"lr": 1.0})}
     there |= {"matrices"} if "vectors" in there else set()  # which have the settings of matrices
-    settings = {role: {k: v for k, v in (optim.get(role) or {}).items() if v is not None} for role in ROLES}
-    if not (idle := [f"optim.{role}={settings[role]}" for role in ROLES if settings[role] and role not in there]):
+    absent = tuple(f"optim.{role}." for role in ROLES if role not in there)
+    if not (idle := [word for word in words if absent and word.lstrip("+").startswith(absent)]):
         return []
-    return [f"{' and '.join(idle)} changed nothing: the model has no such parameters (of what space, optim=... says)."]
+    return [f"{' and '.join(idle)} changed nothing: the model has no such parameters (configs/optim/radam.yaml)."]
 
 
 def on_fidelity(config: Mapping[str, Any]) -> list[str]:

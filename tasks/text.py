@@ -4,13 +4,14 @@ import functools
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from torchtext.data.utils import get_tokenizer
 from torchtext.vocab import Vocab
 
 PAD, UNK = 0, 1  # ids of padding and of unknown words
 HIGH = re.compile("[\U00010000-\U0010ffff]")
+HIGH_CODES = (*range(0x10000, 0x20000), *range(0xE0100, 0xE01F0))  # where there are marks beyond U+FFFF
 ENDING = re.compile(r"(\w.*?)(n['’]t|['’](?:s|S|ll|re|ve|m|d))", re.IGNORECASE)
 Tokenizer = Callable[[str], list[str]]
 TOKENIZERS: dict[str, Tokenizer] = {"blanks": str.split, "basic_english": get_tokenizer("basic_english")}
@@ -24,10 +25,19 @@ def tokenize(sentence: str) -> list[str]:
     are the sentence.
     """
     words = []
-    for word in _word(bool(HIGH.search(sentence))).findall(sentence):
+    for word in _word(bool(HIGH.search(sentence) and _high_mark().search(sentence))).findall(sentence):
         match = ENDING.fullmatch(word)
         words += [part for part in match.groups() if part] if match else [word]
     return words
+
+
+def _marks(codes: Iterable[int]) -> str:
+    return "".join(c for c in map(chr, codes) if unicodedata.category(c).startswith("M"))
+
+
+@functools.cache
+def _high_mark() -> re.Pattern[str]:
+    return re.compile(f"[{_marks(HIGH_CODES)}]")
 
 
 @functools.cache
@@ -38,8 +48,7 @@ def _word(has_high: bool) -> re.Pattern[str]:
 
     has_high: with the marks from U+10000 on, which make it several times as slow.
     """
-    codes = (*range(0x300, 0x20000), *range(0xE0100, 0xE01F0)) if has_high else range(0x300, 0x10000)  # of all marks
-    marks = "\u200c\u200d" + "".join(c for c in map(chr, codes) if unicodedata.category(c).startswith("M"))
+    marks = "\u200c\u200d" + _marks(range(0x300, 0x10000)) + (_marks(HIGH_CODES) if has_high else "")
     word = rf"\w[\w{marks}]*"
     return re.compile(
         rf"\d+(?:[.,:/-]\d+)*[\w{marks}]*|(?:[^\W\d_][{marks}]*\.){{2,}}|{word}(?:[-'’.&@]{word})*|\.{{2,}}|--+|``|''"

@@ -201,6 +201,21 @@ def test_the_search_of_another_task_is_named(tmp_path):
     assert not list(tmp_path.glob("out/**/trial-*"))
 
 
+@pytest.mark.long
+def test_spaces_with_conditions_and_keys_that_go_together_begin(tmp_path):
+    """Their keys do not compose alone: the word's settings of one encoder, and a row of two keys."""
+    few = ("hydra.sweeper.n_trials=1", "trainer=quick", *QUIET)
+    nli = call("-m", "sweep=nli", "task=nli_toy", "encoder=gru,gru_attention", "geometry=poincare", *few, *places(tmp_path / "nli"))
+    assert nli.code == 0, nli.err
+    (tmp_path / "configs/sweep").mkdir(parents=True)
+    space = (ROOT / "configs/sweep/lr.yaml").read_text().partition("    params:")[0]
+    space += "    params:\n      encoder, encoder.n_heads: [[transformer, 1], [transformer, 2]]\n"
+    (tmp_path / "configs/sweep/mine.yaml").write_text(space)
+    words = ("sweep=mine", "task=document_classification_toy", "geometry=lorentz", f"--config-dir={tmp_path / 'configs'}")
+    own = call("-m", *words, *few, *places(tmp_path / "own"))
+    assert own.code == 0, own.err
+
+
 def test_a_space_without_a_file_is_not_said_to_be_one(tmp_path):
     words = ("hydra/sweeper=search", "+hydra.sweeper.params={optim.lrr: [0.1, 0.2]}", "hydra.sweeper.n_trials=2")
     result = call("-m", "task=prefix_toy", *words, *places(tmp_path))

@@ -13,12 +13,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from hyperbolic import switch
-from hyperbolic.autocast import autocast_device
+from hyperbolic.autocast import HALF, autocast_device, in_full
 from hyperbolic.fusion import fuse
 from hyperbolic.layers.family import families_of
 from hyperbolic.manifolds import Manifold
-
-HALF = (torch.float16, torch.bfloat16)
 
 
 class OffManifoldError(ValueError):
@@ -76,7 +74,7 @@ def takes_points(*sizes: str | None, flat: bool = False, full: bool | None = Non
             if autocast is None:
                 check(self, args, kwargs)
                 return forward(self, *args, **kwargs)
-            args, kwargs = tuple(map(_full, args)), {key: _full(value) for key, value in kwargs.items()}
+            args, kwargs = tuple(map(in_full, args)), {key: in_full(value) for key, value in kwargs.items()}
             check(self, args, kwargs)
             with torch.autocast(autocast, enabled=False):
                 return forward(self, *args, **kwargs)
@@ -84,10 +82,6 @@ def takes_points(*sizes: str | None, flat: bool = False, full: bool | None = Non
         return cast(Forward, guarded)  # it takes and returns what forward does
 
     return decorate
-
-
-def _full(value: Any) -> Any:
-    return value.float() if isinstance(value, Tensor) and value.dtype in HALF else value
 
 
 def check_choice(place: str, value: object, choices: Collection[object]) -> None:

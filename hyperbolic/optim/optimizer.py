@@ -212,7 +212,8 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         """Tensors of points whose c may have moved after them; rows of lazy tables are projected when they are used."""
         for group in self.param_groups:
             for p in group["params"]:
-                if _learns_c(p) and (grads[p].rows is None if p in grads else _steps_c(p, grads) and not group["lazy"]):
+                is_left = grads[p].rows is None if p in grads else _steps_c(p, grads) and not _is_lazy(p, group)
+                if is_left and _learns_c(p):
                     yield p
 
     def _gradients(self) -> dict[Tensor, Gradient]:
@@ -222,8 +223,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
-                    lazy = group["lazy"] and (p.dim() == 2 or manifold_of(p) is None)
-                    grads[p] = gradients.read(p, p.grad, lazy, touched.get(p))
+                    grads[p] = gradients.read(p, p.grad, _is_lazy(p, group), touched.get(p))
         return grads
 
     def _clip(self, grads: dict[Tensor, Gradient]) -> dict[Tensor, Gradient]:
@@ -324,8 +324,12 @@ def _learns_c(p: Tensor) -> bool:
     return (manifold := manifold_of(p)) is not None and manifold.learn_c
 
 
+def _is_lazy(p: Tensor, group: dict[str, Any]) -> bool:
+    return bool(group["lazy"]) and (p.dim() == 2 or manifold_of(p) is None)
+
+
 def _steps_c(p: Tensor, grads: Mapping[Tensor, Gradient]) -> bool:
-    return (manifold := manifold_of(p)) is not None and manifold.free_c in grads
+    return (manifold := manifold_of(p)) is not None and manifold.learn_c and manifold.free_c in grads
 
 
 def _lacks_state(state: dict[str, Any], group: dict[str, Any]) -> bool:

@@ -99,6 +99,7 @@ def test_functions_of_points_leave_autocast():
     expected = results()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         actual = results()
+        assert ball.mobius_matvec(weight, x.bfloat16()).dtype is torch.float32, "as the layers cast it"
     for one, other in zip(actual, expected, strict=True):
         assert one.dtype is torch.float32
         assert torch.equal(one, other)

@@ -223,18 +223,20 @@ def test_points_are_projected_together_when_c_has_moved(kind):
     assert counts[0] == counts[1]
 
 
+@pytest.mark.parametrize("lazy", [False, True])
 @pytest.mark.parametrize("kind", [PoincareBall, Klein, Lorentz])
-def test_points_without_a_gradient_follow_a_learned_curvature(kind):
+def test_points_without_a_gradient_follow_a_learned_curvature(kind, lazy):
     torch.manual_seed(0)
     space = kind(1.0, learn_c=True)
-    used, unused = (ManifoldParameter(space.random(6, 3, std=3.0), manifold=space) for _ in range(2))
-    optimiser = RiemannianAdam([used, unused, space.free_c], lr=0.1)
+    used, *others = (ManifoldParameter(space.random(*size, 3, std=3.0), manifold=space) for size in ((6,), (6,), (), (2, 2)))
+    others = [p for p in others if not (lazy and p.dim() == 2)]  # whose rows are projected when they are used
+    optimiser = RiemannianAdam([used, *others, space.free_c], lr=0.1, lazy=lazy)
     for _ in range(20):
         optimiser.zero_grad()
         (1e-3 * used.square().sum() - space.c).backward()
         optimiser.step()
     assert space.number() > 1.5
-    for p in (used, unused):
+    for p in others if lazy else (used, *others):
         assert space.check_point_on_manifold(p)
 
 

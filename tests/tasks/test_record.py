@@ -56,13 +56,16 @@ def test_a_folder_is_for_one_run_at_a_time_and_free_when_its_process_is_gone(tmp
         monkeypatch.delenv("LOCAL_RANK")
     assert not record.is_in_use(tmp_path)
 
+    read_end, write_end = os.pipe()
+
     def work() -> None:
         with record.alone_in(tmp_path):
+            os.write(write_end, b"x")
             time.sleep(60)
 
     child = fork(work)
-    while not record.is_in_use(tmp_path):
-        time.sleep(0.01)
+    assert os.read(read_end, 1)
+    assert record.is_in_use(tmp_path)
     os.kill(child, signal.SIGKILL)
     assert exit_code(child) == -signal.SIGKILL
     enter(tmp_path)

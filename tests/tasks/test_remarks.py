@@ -183,12 +183,12 @@ def test_a_curvature_that_nothing_has():
 
 def test_settings_of_parameters_that_there_are_not():
     model = torch.nn.Linear(2, 2)
-    optim = {"embeddings": {"rule": "sgd", "lr": None}, "biases": {"lr": None}, "matrices": {"lr": 0.1}, "vectors": {"lr": 0.1}}
-    (line,) = on_roles(optim, model)
-    assert line.startswith("optim.embeddings={'rule': 'sgd'} changed nothing")
+    words = ["optim=hnn", "optim.embeddings.rule=sgd", "optim.matrices.lr=0.1", "optim.vectors.lr=0.1"]
+    (line,) = on_roles(words, model)
+    assert line.startswith("optim.embeddings.rule=sgd changed nothing")
     ball = PoincareBall(1.0)
-    assert not on_roles(optim, torch.nn.ModuleList([mobius.Embedding(ball, 3, 2), model]))
-    assert not on_roles({"matrices": {"lr": 0.1}}, torch.nn.LayerNorm(2)), "its vectors have the settings of matrices"
+    assert not on_roles(words, torch.nn.ModuleList([mobius.Embedding(ball, 3, 2), model]))
+    assert not on_roles(["optim.matrices.lr=0.1"], torch.nn.LayerNorm(2)), "its vectors have the settings of matrices"
 
 
 def test_a_fidelity_that_changes_nothing():

@@ -43,15 +43,15 @@ class DistanceSoftmax(Operator):
     ) -> Tensor:
         left, right, n, exponent = left.contiguous(), right.contiguous(), len(left), float(power)
         near, slope, length = _weights(h.clamp_min(plain.LEAST**2), exponent)
+        rows, columns = rows.long(), columns.long()
+        if len(rows):
+            rows = native.checked_index(rows, n, "distance_softmax", "rows")
+            columns = native.checked_index(columns, len(right), "distance_softmax", "columns")
         if near.min() < _LEAST_WEIGHT:
             arguments, needs = (left, right, h, rows, columns, power), ctx.needs_input_grad
             grads = fusion.gradients(plain.loss, arguments, [h.new_ones(())], needs) if any(needs) else (None,) * 6
             ctx.save_for_backward(*grads[:3], grads[5])
             return plain.loss(*arguments)
-        rows, columns = rows.long(), columns.long()
-        if len(rows):
-            rows = native.checked_index(rows, n, "distance_softmax", "rows")
-            columns = native.checked_index(columns, len(right), "distance_softmax", "columns")
         order = rows.argsort()
         rows, columns = rows[order], columns[order]
         bounds = torch.searchsorted(rows, torch.arange(n + 1, device=rows.device))
