@@ -100,13 +100,12 @@ def _node_faults(record: Record) -> list[str]:
     """Of what tables read besides: the budget's steps and epochs, the share of the paper's data, rules of the roles."""
     selection, optim = record["selection"] or {}, record["config"].get("optim")
     sources, paper = record["data"].get("sources"), record["data"].get("paper")
-    share = paper.get("share") if isinstance(paper, dict) else paper
     numbers = {key: selection.get(key) for key in ("step", "epoch")}
     wrong = [key for key, value in numbers.items() if not _is_number(value)]
     faults = [f"'selection.{key}' is {brief(numbers[key])}, no number" for key in wrong]
     if not (sources is None or (isinstance(sources, list | dict) and all(isinstance(name, str) for name in sources))):
         faults.append(f"'data.sources' is {brief(sources)}, which names none")
-    if not _is_number(share):
+    if not isinstance(paper, dict | None) or not _is_number((paper or {}).get("share")):
         faults.append(f"'data.paper' is {brief(paper)}, no node with a number as its share")
     roles = {role: optim.get(role) for role in ROLES} if isinstance(optim, dict) else {}
     wrong = [role for role, node in roles.items() if not isinstance(node, dict | None)]

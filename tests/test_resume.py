@@ -246,23 +246,9 @@ def test_an_interrupted_run_goes_on_exactly(tmp_path, monkeypatch, uninterrupted
     assert same_end(uninterrupted, resumed)
 
 
-def test_a_run_that_adds_up_batches_stops_after_a_step_and_goes_on_exactly(tmp_path, monkeypatch):
-    """A signal in the second of three batches of a step; of the four of an epoch the last is a step of its own."""
-    words = ("trainer.accumulate_grad_batches=3", "trainer.checkpoint_every_n_steps=1")
-    saved, save_last = [], Checkpoints.save_last
-    with monkeypatch.context() as patch:
-        steps = signalled(patch, PrefixTask, 2, "SIGTERM")
-        patch.setattr(Checkpoints, "save_last", lambda self, trainer: saved.append(1) or save_last(self, trainer))
-        broken = short(tmp_path / "broken", *words)
-    assert broken.code == 130, broken.err
-    assert "Interrupted at step 1; go on with trainer.resume=" in broken.err
-    assert (len(steps), len(saved)) == (3, 1)
-    assert same_end(short(tmp_path / "whole", *words), short(tmp_path / "broken", *words, "trainer.resume=auto"))
-
-
-@pytest.mark.parametrize("accumulate", [1, pytest.param(3, marks=pytest.mark.long)])
-def test_a_run_that_validates_after_every_batch_stops_after_a_step_and_goes_on_exactly(tmp_path, monkeypatch, accumulate):
-    words = ("trainer.val_check_interval=1", f"trainer.accumulate_grad_batches={accumulate}", "trainer.checkpoint_every_n_steps=1")
+def interrupted(tmp_path, monkeypatch, *words: str) -> tuple[int, int]:
+    """Of a run that is signalled in its second batch how many batches it has, and how often it saves, once a step; it
+    goes on exactly."""
     saved, save_last = [], Checkpoints.save_last
     with monkeypatch.context() as patch:
         steps = signalled(patch, PrefixTask, 2, "SIGTERM")
@@ -270,8 +256,22 @@ def test_a_run_that_validates_after_every_batch_stops_after_a_step_and_goes_on_e
         broken = short(tmp_path / "broken", *words)
     assert broken.code == 130, broken.err
     assert f"Interrupted at step {len(saved)}; go on with trainer.resume=" in broken.err
-    assert (len(steps), len(saved)) == ((2, 2) if accumulate == 1 else (3, 1))
     assert same_end(short(tmp_path / "whole", *words), short(tmp_path / "broken", *words, "trainer.resume=auto"))
+    return len(steps), len(saved)
+
+
+def test_a_run_that_adds_up_batches_stops_after_a_step_and_goes_on_exactly(tmp_path, monkeypatch):
+    """A signal in the second of three batches of a step; of the four of an epoch the last is a step of its own."""
+    words = ("trainer.accumulate_grad_batches=3", "trainer.checkpoint_every_n_steps=1")
+    steps, saves = interrupted(tmp_path, monkeypatch, *words)
+    assert (steps, saves) == (3, 1)
+
+
+@pytest.mark.parametrize("accumulate", [1, pytest.param(3, marks=pytest.mark.long)])
+def test_a_run_that_validates_after_every_batch_stops_after_a_step_and_goes_on_exactly(tmp_path, monkeypatch, accumulate):
+    words = ("trainer.val_check_interval=1", f"trainer.accumulate_grad_batches={accumulate}", "trainer.checkpoint_every_n_steps=1")
+    steps, saves = interrupted(tmp_path, monkeypatch, *words)
+    assert (steps, saves) == ((2, 2) if accumulate == 1 else (3, 1))
 
 
 @pytest.mark.long

@@ -43,6 +43,7 @@ def test_a_missing_key_is_named(make_record, key):
         ("selection.step", "many", "'selection.step' is 'many', no number"),
         ("data.sources", 5, "'data.sources' is 5, which names none"),
         ("data.paper", "x", "'data.paper' is 'x', no node with a number as its share"),
+        ("data.paper", 0.5, "'data.paper' is 0.5, no node"),
         ("data.paper", {"share": "x"}, "no node with a number as its share"),
         ("config.optim.biases", "x", "'config.optim.biases' is 'x', no node"),
     ],
