@@ -93,8 +93,6 @@ def test_every_documented_command_composes(command):
             words = [w for w in words if w != word and not w.startswith("hydra.launcher.")]
     if "..." in command or "<" in command:
         pytest.skip("a pattern, not a command")
-    if any(w.startswith("checkpoint=") for w in words):  # settings of the task are then those of the checkpoint's
-        words = [w for w in words if not w.startswith("task.")]
     jobs = [words]
     if many:
         from hydra._internal.config_loader_impl import ConfigLoaderImpl
@@ -107,6 +105,8 @@ def test_every_documented_command_composes(command):
         else:
             jobs = BasicSweeper.split_arguments(parsed, None)[0]
             assert len(jobs) > 1
+    if any(w.startswith("checkpoint=") for w in words):  # settings of the task are then those of the checkpoint's
+        jobs = [[w for w in job if not w.startswith("task.")] for job in jobs]
     for job in without_repetitions(jobs):
         checked(*job)
 
