@@ -127,6 +127,7 @@ def test_the_switch_shows_where_an_error_happened(tmp_path, monkeypatch):
         toy(tmp_path, "task.data.batch_size=0")
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_another_task_is_refused(finished, tmp_path):
     _, result = finished
     best = result.record_path.parent / "checkpoints" / "best.ckpt"

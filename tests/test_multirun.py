@@ -141,6 +141,7 @@ def small(folder: Path, *words: str):
     return call("-m", *SMALL, *places(folder), "skip_finished=true", *words)
 
 
+@pytest.mark.long
 def test_only_what_is_missing_is_run_again(tmp_path):
     first = small(tmp_path, "seed=0,1")
     assert first.code == 0, first.err

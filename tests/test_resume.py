@@ -65,6 +65,7 @@ def _equal(a, b) -> bool:
     return a == b
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("steps", "accumulate"), [pytest.param(6, 1, marks=pytest.mark.long), (2, 3)])
 def test_a_run_that_its_steps_ended_within_an_epoch_goes_on_in_it(tmp_path, steps, accumulate):
     words = ("seed=5", "optim.schedule=constant", f"trainer.accumulate_grad_batches={accumulate}")
@@ -267,6 +268,7 @@ def test_a_run_that_adds_up_batches_stops_after_a_step_and_goes_on_exactly(tmp_p
     assert (steps, saves) == (3, 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("accumulate", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_a_run_that_validates_after_every_batch_stops_after_a_step_and_goes_on_exactly(tmp_path, monkeypatch, accumulate):
     words = ("trainer.val_check_interval=1", f"trainer.accumulate_grad_batches={accumulate}", "trainer.checkpoint_every_n_steps=1")

@@ -36,6 +36,7 @@ def test_a_run_does_not_go_on_with_other_data(tmp_path, split):
     assert "Give this run the settings and the data of the checkpoint" in both.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("word", ["skip_finished=true", pytest.param("trainer.resume=auto", marks=pytest.mark.long)])
 def test_a_finished_run_of_other_data_is_made_again(tmp_path, word):
     words = (*write_graph(tmp_path / "graph", {}), "trainer.max_epochs=1", word)

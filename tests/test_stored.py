@@ -84,6 +84,7 @@ def test_single_settings_are_changed_on_the_command_line(finished, tmp_path):
         assert f"{word}: a run that goes on has the {word.partition('=')[0]} of its checkpoint" in refused.err
 
 
+@pytest.mark.long
 def test_a_checkpoint_is_tested_several_times_at_once(finished, tmp_path):
     """With -m, and a mode in quotation marks."""
     words = ("'mode=\"test\"'".strip("'"), f"checkpoint={states(finished)}", "task.data.sizes.test=10,20")

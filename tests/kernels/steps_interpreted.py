@@ -190,7 +190,7 @@ def main():
     assert (triton.WORDS.value, triton.ROWS.value) == (cuda.WORDS, cuda.ROWS)
     cuda.fits = lambda jobs: all(cuda._fits(job, jobs[0].rows.x.device) for job in jobs)
     names = sys.argv[1:]
-    steps = single_steps((1e-7, 0.7), ("Adam", "SGD")) if names else single_steps((1e-7, 0.1, 0.4, 0.7), RULES)
+    steps = single_steps((1e-7, 0.7), ("Adam",)) if names else single_steps((1e-7, 0.1, 0.4, 0.7), RULES)
     ends = extremes((1.0,) if names else (0.0, 0.3, 1.0))
     results = {"launches": [launches(1), launches(50)], "steps": steps, "extremes": ends}
     print(json.dumps({**results, "optimisers": optimisers(names)}))

@@ -209,6 +209,7 @@ assert x.tolist() == [2, 2, 2]
 """
 
 
+@pytest.mark.long
 @needs_compiler
 @pytest.mark.parametrize("how", ["build", pytest.param("use", marks=pytest.mark.long)])
 def test_two_processes_at_once(tmp_path, how):

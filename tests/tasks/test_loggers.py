@@ -82,6 +82,7 @@ def test_they_are_made_with_the_folder_of_the_run(tmp_path):
 SETTINGS = {"optim": {"lr": 0.25}, "encoder": {"cell": "gru"}}
 
 
+@pytest.mark.long
 def test_wandb_has_the_settings_of_the_run_and_its_name(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_SILENT", "true")
     maker = functools.partial(loggers.wandb_logger, project="project", mode="offline")

@@ -131,6 +131,7 @@ def test_a_step_of_fewer_batches_is_their_mean(weights):
         torch.testing.assert_close(value, whole[name], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.long
 def test_the_mean_of_the_last_states_is_tested(tmp_path):
     words = (*SHORT, "trainer.max_epochs=4", "geometry=lorentz")
     result = toy(tmp_path, *words, "trainer.average_last=3")

@@ -23,7 +23,7 @@ def trained(tmp_path, *words: str):
     return result
 
 
-@pytest.mark.parametrize("geometry", ["euclidean", "hype_han"])
+@pytest.mark.parametrize("geometry", [pytest.param("euclidean", marks=pytest.mark.long), "hype_han"])
 def test_the_sentence_that_counts_is_learnt(tmp_path, geometry):
     result = trained(tmp_path, "encoder=han", f"geometry={geometry}")
     assert result.record["metrics"]["test/accuracy"] >= BAG + MARGIN

@@ -12,7 +12,7 @@ from tests.cli import QUIET, call, places
 CHANCE = 0.25  # four topics of equal size
 
 
-@pytest.mark.parametrize("geometry", ["poincare", "euclidean", pytest.param("lorentz", marks=pytest.mark.long)])
+@pytest.mark.parametrize("geometry", ["poincare", *(pytest.param(name, marks=pytest.mark.long) for name in ("euclidean", "lorentz"))])
 def test_nearest_neighbours_are_of_the_same_topic(tmp_path, geometry):
     result = call(
         "task=poincare_glove_toy", f"geometry={geometry}", "optim.lr=0.05", "trainer.max_epochs=8", *QUIET,
