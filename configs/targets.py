@@ -29,12 +29,11 @@ _DEPTH = 24  # of nested nodes; ours have at most 6
 
 @functools.cache
 def targets() -> Mapping[str, frozenset[str]]:
-    """Every `_target_` that a file of configs/ names, with the last keys of the nodes that have it there, as "encoder",
-    or "vectors" of task.data.vectors."""
+    """Every `_target_` that a file of configs/ names, with the nodes that have it there, as "task.data.vectors"."""
     places: dict[str, set[str]] = defaultdict(set)
-    for key, target in _named_in(files.FOLDER):
-        places[target].add(key.split(".")[-2])
-    return {target: frozenset(keys) for target, keys in places.items()}
+    for place, target in _named_in(files.FOLDER):
+        places[target].add(place)
+    return {target: frozenset(nodes) for target, nodes in places.items()}
 
 
 @functools.cache
@@ -44,30 +43,33 @@ def _of_the_user(folders: tuple[Path, ...]) -> frozenset[str]:
 
 
 def _named_in(folder: Path) -> Iterator[tuple[str, str]]:
-    """Every `_target_` that a YAML file of a folder names, with its key. A file that cannot be read or is no YAML is
-    passed over; Hydra says so of one that is chosen."""
+    """Every `_target_` that a YAML file of a folder names, with the node that has it in a configuration which chooses
+    the file: (node, target). A file that cannot be read or is no YAML is passed over; Hydra says so of one that is
+    chosen."""
     for file in folder.rglob("*.yaml"):
         try:
             text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             continue
         package = _PACKAGE.search(text)
+        place = package[1] if package else ".".join(file.parent.relative_to(folder).parts)
         with contextlib.suppress(yaml.YAMLError, RecursionError):
             node = yaml.safe_load(text)
-            for place in (file.parent.name, *([package[1]] if package else [])):  # as logger, and logger.csv
-                yield from ((key, target) for key, target in _find_targets(node, place) if isinstance(target, str))
+            for key, target in _find_targets(node, "" if place == "_global_" else place):
+                if isinstance(target, str):
+                    yield key.removesuffix("._target_"), target
 
 
 def check_targets(node: Any, place: str = "") -> None:
     """Refuse a node, or a node within it, that would call something that is not in the table, or not there.
 
     Args:
-        node: plain values. The files in configs/ and in folders that the user put on Hydra's search path may name
-            classes; those of the user's files may stand anywhere.
+        node: plain values. The files in configs/ name classes, each for its own node; those that files in folders of
+            the user's on Hydra's search path name may stand anywhere.
         place: the key of the node; "" for a whole configuration.
 
     Raises:
-        ConfigError: a `_target_` that no file names, that files name at other places, or that is no word.
+        ConfigError: a `_target_` that no file names, that files name at other nodes, or that is no word.
     """
     allowed, own = targets(), _of_the_user(tuple(files.search_path()))
     for key, target in _find_targets(node, place):
@@ -77,8 +79,9 @@ def check_targets(node: Any, place: str = "") -> None:
                 "use a class of your own, name it in a file of a folder of yours, with --config-dir FOLDER, or in "
                 "Python restore(..., config_dir=FOLDER)."
             )
-        first, *keys = key.split(".")  # an encoder may be made of others, as encoder.words
-        if target not in own and allowed[target].isdisjoint((first, *keys[-2:-1])):
+        node_of_it = key.removesuffix("._target_")  # an encoder may be made of others, as encoder.words
+        within = key.startswith("encoder.") and "encoder" in allowed.get(target, ())
+        if target not in own and not within and node_of_it not in allowed[target]:
             raise ConfigError(
                 f"{key}={target} is refused: the files in configs/ have it as {', '.join(sorted(allowed[target]))}. To "
                 "have it elsewhere, name it in a file of a folder of yours."

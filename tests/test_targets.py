@@ -28,13 +28,23 @@ def test_the_table_of_classes_is_what_the_files_name():
 
 @pytest.mark.parametrize("key", ["geometry", "encoder", "task.data", "task.model", "task.module"])
 def test_a_class_stands_only_where_the_files_have_it(key):
-    for target, places_of_it in targets().items():
+    for target, nodes in targets().items():
         node = functools.reduce(lambda value, part: {part: value}, reversed(key.split(".")), {"_target_": target})
-        if key.rpartition(".")[2] in places_of_it:
+        if key in nodes:
             check_targets(node)
             continue
         with pytest.raises(ConfigError, match=rf"{key}\._target_={target} is refused: the files in configs/ have it as"):
             check_targets(node)
+
+
+@pytest.mark.parametrize("place", ["geometry.options", "geometry.parts", "task.data", "trainer", "encoder"])
+def test_a_class_does_not_stand_in_another_node_by_the_name_of_its_own(place):
+    """Where a logger stood in the options of layers, its folder was opened, also in another protocol than a file's."""
+    for target, nodes in targets().items():
+        for name in {node.rpartition(".")[2] for node in nodes}:
+            if f"{place}.{name}" not in nodes and not (place == "encoder" and "encoder" in nodes):
+                with pytest.raises(ConfigError, match="is refused: the files in configs/ have it as"):
+                    check_targets({"_target_": target}, f"{place}.{name}")
 
 
 composed = functools.cache(checked)
