@@ -221,7 +221,8 @@ def _in_the_cache(node: Any) -> Any:
 
 
 def _cache(value: Any) -> Any:
-    return value if value is None or str(value).startswith(f"<{CACHE}>") else f"<{CACHE}>"
+    place = _PLACE.match(str(value))
+    return value if value is None or (place and place[1] == CACHE) else f"<{CACHE}>"
 
 
 @contextlib.contextmanager

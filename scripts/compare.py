@@ -113,7 +113,7 @@ def _with_tests(records: dict[Path, Record]) -> dict[Path, Record]:
         place = file.parent.parent
         if _mode(record) != "test" or not (place / search.SUMMARY).exists():
             continue
-        trial = place / str(search.read(place).best.get("folder")) / "record.json"
+        trial = place / Path(str(search.read(place).best.get("folder"))).name / "record.json"  # in the search's folder
         if trial.exists():
             known = next((other for other in records if other.samefile(trial)), trial)
             own = read(known)

@@ -22,8 +22,9 @@ def _parts(record: Record) -> list[Mapping[str, Any]]:
 
 
 def in_parts(name: str) -> list[tuple[int, str]]:
-    """A name as it is sorted, its numbers by their size."""
-    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
+    """A name as it is sorted, its numbers by their size: (number of digits, digits) of every second part."""
+    parts = re.split(r"(\d+)", name)
+    return [(len(part.lstrip("0")), part.lstrip("0")) if k % 2 else (0, part) for k, part in enumerate(parts)]
 
 
 def on_versions(runs: Sequence[Sequence[Version]], what: str = "runs") -> list[str]:

@@ -17,6 +17,7 @@ from tasks.folders import whole_file
 from tasks.reading import UNREADABLE, UTF16, brief, is_number, open_bytes, reason, to_utf8
 
 BLOCK = 1 << 24  # bytes that are read and parsed together
+HEADER_DIGITS = 9  # of a number in word2vec's first line
 QUOTED = 40  # bytes of a faulty line that a message quotes
 
 
@@ -82,7 +83,8 @@ def _shape(lines: list[bytes]) -> tuple[int | None, int]:
     """The number of words in word2vec's first line (None without one), and d."""
     fields = [line.split() for line in lines]
     first = fields[0]
-    if len(first) == 2 and all(f.isdigit() for f in first) and len(fields) > 1 and len(fields[1]) != 2:
+    numbers = len(first) == 2 and all(f.isdigit() and len(f) <= HEADER_DIGITS for f in first)
+    if numbers and len(fields) > 1 and len(fields[1]) != 2:
         return int(first[0]), int(first[1])
     return None, Counter(len(f) - 1 for f in fields).most_common(1)[0][0]
 

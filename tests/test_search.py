@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -135,6 +136,19 @@ def test_the_best_trial_is_compared_by_its_test(searched, capsys):
     out, err = capsys.readouterr()
     assert f"{best['metrics']['test/mrr']:.4f}" in out
     assert "1 run left out without a test" in err, "the other trial"
+
+
+def test_a_search_names_no_record_outside_of_its_folder(searched, tmp_path, capsys):
+    place, _ = searched
+    shutil.copytree(place, tmp_path / "search")
+    shutil.copytree(next(place.glob("trial-*")), tmp_path / "other" / "trial-9")
+    summary = json.loads((tmp_path / "search" / search.SUMMARY).read_text())
+    summary["best"]["folder"] = str(tmp_path / "other" / "trial-9")
+    (tmp_path / "search" / search.SUMMARY).write_text(json.dumps(summary))
+    assert compare.main([str(tmp_path / "search")]) == 1
+    out, err = capsys.readouterr()
+    assert "test/record.json is of mode=test" in err
+    assert not out
 
 
 @pytest.mark.long

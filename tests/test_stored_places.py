@@ -101,6 +101,11 @@ def test_a_checkpoint_does_not_say_where_caches_are(tmp_path, monkeypatch, cache
     assert (tmp_path / "out" / ".cache").exists()
 
 
+def test_a_name_that_begins_as_that_of_the_caches_is_another_one():
+    node = {"cache": "<paths.cache_dir>evil/y", "data": {"cache": "<paths.cache_dir>/y"}}
+    assert stored._in_the_cache(node) == {"cache": "<paths.cache_dir>", "data": {"cache": "<paths.cache_dir>/y"}}
+
+
 def test_a_checkpoint_does_not_say_where_generated_pairs_are_kept(finished, tmp_path):
     """PREFIX calls its cache root."""
     checkpoint, elsewhere = torch.load(states(finished) / "best.ckpt"), tmp_path / "elsewhere"

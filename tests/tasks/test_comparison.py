@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from tasks.comparison import PairedTest, compare, holm, paired_test
+from tasks.comparison_notes import in_parts
 from tasks.comparison_table import grid, markdown, numbers
 
 RECORD = {
@@ -253,6 +254,8 @@ def test_metrics_are_in_the_order_of_their_numbers():
     hits = {f"test/hits@{k}": 0.5 for k in (10, 1, 3)}
     (runs,) = compared(*({**each, "metrics": each["metrics"] | hits} for each in (record(0), record(1))))
     assert runs.test_metrics() == ["test/accuracy", "test/hits@1", "test/hits@3", "test/hits@10", "test/loss"]
+    versions = ["1" + "0" * 5000, "2.10", "²", "2.9", "02.9"]
+    assert sorted(versions, key=in_parts)[:3] == ["2.9", "02.9", "2.10"]
 
 
 def test_packages_of_several_versions_are_noted():

@@ -147,6 +147,15 @@ def test_word2vecs_first_line_is_understood_and_checked(read):
     assert read("5 1\n6 2\n").index == {"5": 2, "6": 3}, "two words of dimension 1, no first line"
 
 
+@pytest.mark.parametrize("header", ["9" * 5000 + " 3", "2 " + "9" * 5000, f"2 {2**70}"])
+def test_a_first_line_of_huge_numbers_is_a_faulty_line(read, header):
+    with pytest.raises(UserError, match="line 1: "):
+        read(f"{header}\na 1 2 3\nb 4 5 6\n")
+    with pytest.warns(UserWarning, match="the first is line 1: "):
+        vectors = read(f"{header}\na 1 2 3\nb 4 5 6\n", on_error="skip")
+    assert vectors.tangent[2:].tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
 @pytest.mark.parametrize(
     "content",
     ["a 1 2\r\nb 3 4\r\n", "a\t1\t2\nb\t3\t4\n", "a 1 2 \nb  3  4\n", "a 1 2\nb 3 4", "a 1e0 +2\nb 3.0 4.\n"],
