@@ -17,7 +17,7 @@ from hyperbolic.diagnostics import manifold_parameters
 from tasks.base import Task, as_task
 from tasks.checkpoint_parts import counts_by_name, numbers_by_name, selection
 from tasks.checkpoint_reader import load
-from tasks.folders import whole_file
+from tasks.folders import name_place, whole_file
 from tasks.interruption import Interruption, Stop
 
 BEST, LAST, AVERAGE, EPOCH = "best.ckpt", "last.ckpt", "average.ckpt", "epoch-{:06d}.ckpt"
@@ -319,8 +319,10 @@ class Checkpoints(Checkpoint):
         part = self.folder / f"{name}.part"
         try:
             write(part)
-        except BaseException:  # a disk that is full, a second Ctrl-C
+        except BaseException as error:  # a disk that is full, a second Ctrl-C
             part.unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                name_place(error, part, self.folder / name)
             raise
         if trainer.is_global_zero:
             os.replace(part, self.folder / name)

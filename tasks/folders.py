@@ -35,15 +35,17 @@ def whole_file(path: Path) -> Iterator[Path]:
         yield part
         os.replace(part, path)
     except OSError as error:
-        _name_place(error, part, path)
+        name_place(error, part, path)
         raise
     finally:
         part.unlink(missing_ok=True)
 
 
-def _name_place(error: OSError, part: Path, place: Path) -> None:
-    """An error of a write, as of a full disk, names the place that was to be written, and not a part that is gone."""
-    if error.filename is None or str(error.filename).startswith(str(part)):
+def name_place(error: OSError, part: Path, place: Path) -> None:
+    """An error of a write, as of a full disk, names the place that was to be written, and not a part that is gone, nor
+    what was to be copied to it."""
+    names = (error.filename, error.filename2)
+    if error.filename is None or any(str(name).startswith(str(part)) for name in names):
         reason = error.strerror or str(error)
         error.errno, error.strerror, error.filename = error.errno or errno.EIO, reason, str(place)
 
@@ -85,7 +87,7 @@ def whole_folder(place: Path) -> Iterator[Path]:
             shutil.rmtree(place, ignore_errors=True)
         os.replace(part, place)
     except OSError as error:
-        _name_place(error, part, place)
+        name_place(error, part, place)
         raise
     finally:
         shutil.rmtree(part, ignore_errors=True)

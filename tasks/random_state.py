@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
+NUMPY_WORDS = 624  # of the state of its Mersenne twister
+
 
 def random_state(device: torch.device) -> dict[str, Any]:
     """The states of the generators of Python, NumPy, PyTorch and the device, in types that a checkpoint may hold."""
@@ -18,9 +20,15 @@ def random_state(device: torch.device) -> dict[str, Any]:
 
 
 def set_random_state(state: dict[str, Any], device: torch.device) -> None:
-    """Go on from what `random_state` gave; without the device's where the state was of another kind of device."""
+    """Go on from what `random_state` gave; without the device's where the state was of another kind of device.
+
+    Raises ValueError where NumPy's has another length, or a position outside of it, from which NumPy would read.
+    """
     torch.set_rng_state(state["torch"].cpu())
-    np.random.set_state(tuple(state["numpy"]))
+    kind, keys, position, *rest = state["numpy"]
+    if len(keys) != NUMPY_WORDS or not 0 <= position <= NUMPY_WORDS:
+        raise ValueError("its state of NumPy's random numbers is none")
+    np.random.set_state((kind, keys, position, *rest))
     version, keys, gauss = state["python"]
     random.setstate((version, tuple(keys), gauss))
     if "cuda" in state and device.type == "cuda":

@@ -38,6 +38,9 @@ def test_a_full_disk_is_told_by_the_place_that_was_to_be_written(tmp_path):
         with pytest.raises(OSError, match="No space left") as error, make(place):
             full()
         assert error.value.filename == str(place)
+    with pytest.raises(OSError, match="No space left") as error, whole_file(tmp_path / "best.ckpt") as part:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/tmp1234", None, str(part))  # as a copy to it
+    assert error.value.filename == str(tmp_path / "best.ckpt")
     with pytest.raises(OSError, match="elsewhere") as error, whole_folder(tmp_path / "cache" / "pairs"):
         raise FileNotFoundError(errno.ENOENT, "No such file", "elsewhere.txt")
     assert error.value.filename == "elsewhere.txt"
