@@ -76,6 +76,7 @@ def fit(
     _check_test(trainer, data)
     if checkpoint is not None:
         setting = f"trainer.resume={options.resume}"  # so that a misfit is one sentence
+        task.to(resuming.dtype_of(trainer.precision))  # Lightning would load float64 into float32, and then convert it
         resuming.take_over(task, checkpoint, states, setting, *ends)
         resuming.adopt_name(task, checkpoint)
         if processes.is_first():

@@ -261,6 +261,10 @@ def interrupted(tmp_path, monkeypatch, *words: str) -> tuple[int, int]:
     return len(steps), len(saved)
 
 
+def test_a_run_in_float64_goes_on_exactly(tmp_path, monkeypatch):
+    interrupted(tmp_path, monkeypatch, "trainer.precision=64-true", "trainer.checkpoint_every_n_steps=1")
+
+
 def test_a_run_that_adds_up_batches_stops_after_a_step_and_goes_on_exactly(tmp_path, monkeypatch):
     """A signal in the second of three batches of a step; of the four of an epoch the last is a step of its own."""
     words = ("trainer.accumulate_grad_batches=3", "trainer.checkpoint_every_n_steps=1")

@@ -11,6 +11,7 @@ from tasks.rows import TABLES, read_new_rows, read_records
 from tasks.separators import choose_separator, ending, has_columns, separators_of, split_columns
 from tasks.split_column import split_of
 
+NAMES = ("id", "index", "split", "src", "tgt", "translation")  # of columns, rather than sentences
 ENDINGS = (".tsv", ".csv", ".jsonl")  # of tables that are found by the name of a split
 Fields = Mapping[str, Sequence[str]]
 
@@ -42,7 +43,7 @@ def read_sources(path: Path, source: str) -> Iterator[tuple[str, dict[str, str]]
 def header_of(path: Path, fields: Fields, languages: Sequence[str]) -> list[str] | None:
     """Names for the columns of a table whose first line does not have one for each of `fields`, in any case of letters:
     the languages in their order, and then others. None where it has, and of JSON lines, which name their texts. Raises
-    UserError where the file cannot be read, and where the line has a name for one of the two alone."""
+    UserError where the file cannot be read, and where the line has a name for one of the two alone, or others."""
     line = next(itertools.dropwhile(is_blank, read_lines(path)), (0, ""))[1]
     if not isinstance(line, str) or line.lstrip().startswith("{"):
         return None
@@ -50,17 +51,17 @@ def header_of(path: Path, fields: Fields, languages: Sequence[str]) -> list[str]
     if any(has_columns(split_columns(line, separator), fields) for separator in separators):
         return None
     separator = choose_separator(line, separators, lambda columns: len(columns) > 1) or separators[0]
-    named = [key for key in fields if has_columns(split_columns(line, separator), {key: fields[key]})]
-    if named:
+    columns = split_columns(line, separator)
+    named = [key for key in fields if has_columns(columns, {key: fields[key]})]
+    there = [" or ".join(fields[key]) for key in named] or [name for name in columns if name.strip().lower() in NAMES]
+    if there:
         missing = next(" or ".join(names) for key, names in fields.items() if key not in named)
-        there = " or ".join(fields[named[0]])
         raise UserError(
-            f"{path}: its first line, {brief(line)}, names a column {there} and none {missing}. "
-            "Name the languages of the columns with task.data.source=... and task.data.target=...; where the line is a "
-            "pair of sentences, put one with both names before it."
+            f"{path}: its first line, {brief(line)}, names a column {there[0].strip()} and none {missing}. "
+            "Name the languages of the columns, as the line has them, with task.data.source=... and "
+            "task.data.target=...; where the line is a pair of sentences, put one with both names before it."
         )
-    n = len(split_columns(line, separator))
-    return [*languages, *(f"column {k}" for k in range(len(languages) + 1, n + 1))]
+    return [*languages, *(f"column {k}" for k in range(len(languages) + 1, len(columns) + 1))]
 
 
 def read_rows(

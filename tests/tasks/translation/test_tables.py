@@ -54,6 +54,11 @@ def test_a_first_line_that_names_the_languages_is_no_pair_and_chooses_columns(tm
     write(tmp_path, {"a.csv": ["en,fr", "two,deux"]})
     with pytest.raises(UserError, match=r"'en,fr', names a column en or source and none de or target\. Name the languages"):
         found(tmp_path / "a.csv")
+    write(tmp_path, {"a.csv": ["ID;German;English;Split", "1;zwei;two;train"]})
+    with pytest.raises(UserError, match=r"names a column ID and none en or source\. Name the languages of the columns"):
+        found(tmp_path / "a.csv")
+    named = found(tmp_path / "a.csv", source="english", target="german")
+    assert list(named["train"].pairs()) == [Pair("two", "zwei")]
     write(tmp_path, {"a.csv": ["es,fr", "dos,deux"]})
     assert next(found(tmp_path / "a.csv")["train"].pairs()) == Pair("es", "fr"), "of other languages it is a row"
     write(tmp_path, {"a.csv": ["en,de,en", "two,zwei,three"]})
