@@ -41,6 +41,8 @@ def run(cfg: DictConfig) -> float | None:
     experiment, name = job.runtime.choices.get("experiment"), folder.parent.name
     named = {key: values[key] for key in ("checkpoint", "input", "output", "explain")}
     files = prediction.Files(**named, data=values["data"]["dir"])
+    if mode == "test":
+        files.check_test()  # before data are read
     alone = contextlib.nullcontext() if mode == "predict" else record.alone_in(folder)
     with alone, prediction.standard_output(files if mode == "predict" else None) as stdout:
         with multirun.output_of(job, folder):
@@ -71,7 +73,8 @@ def run(cfg: DictConfig) -> float | None:
                     return multirun.result(report.pass_over(str(end), end.record, folder), end.record)
             with open_loggers([make(node, _partial_=True) for node in values["logger"].values()], folder) as loggers:
                 if mode == "test":
-                    prediction.check_test(data, files)
+                    if files.output is not None:
+                        data.test_inputs()  # is refused here; examples are read when they are asked for
                     own.note_changes(files.state)
                     outcome = training.test(task, data, loggers, files.state, **options)
                     prediction.write_test(task, data, files, outcome, options["precision"])

@@ -9,6 +9,7 @@ import io
 import json
 import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from torch import nn
 from configs.build import rebuild
 from hyperbolic.geometry import GEOMETRIES
 from hyperbolic.manifolds import Manifold
-from tasks import resume
+from tasks import resume, search
 from tasks.base import Task, TaskData
 from tasks.checkpoints import AVERAGE, BEST, LAST
 from tasks.comparison_labels import different, effective
@@ -154,6 +155,8 @@ def read_run(folder: Path) -> Run:
     else:
         inside = sorted({f.parent for name in ("record.json", "checkpoints") for f in folder.glob(f"*/{name}")})
         hint = f"It holds {len(inside)} run(s), as {inside[-1]}; name one." if inside else "Name the folder of a run."
+        if (folder / search.SUMMARY).is_file():
+            hint += f" The search itself is drawn by: python scripts/figures.py search {shlex.quote(str(folder))}"
         raise UserError(f"{folder} is not the folder of a run: it has neither a record.json nor a checkpoint. {hint}")
     run = Run(folder, name, settings, selection, _history(folder / "history.csv"))
     try:

@@ -13,6 +13,7 @@ from pytorch_lightning.utilities import rank_zero_only
 from tasks.edges import FORM, Edges, complete_tree, nodes_on_cycles, read_edges
 from tasks.errors import UserError
 from tasks.local_paths import user_path
+from tasks.names import on_spellings
 from tasks.reading import brief
 from tasks.vocabularies import check_names, check_numbers
 from tasks.wordnet import read_nouns
@@ -49,8 +50,13 @@ class Hierarchy:
             first = brief(edges.names[nodes[0]])
             which = f"{len(nodes)} of {n} nodes lie on cycles, as {first}"
             rank_zero_only(print)(f"{edges.source}: {which}; nodes of one cycle are above each other.", flush=True)
-        if (tops := n - len(np.unique(edges.child))) > MOST_TOPS * n:
+        for line in on_spellings(edges.names, "nodes"):
+            rank_zero_only(print)(f"note: {edges.source}: {line}.", flush=True)
+        tops, several = n - len(np.unique(edges.child)), int((np.bincount(edges.child, minlength=1) > 1).sum())
+        is_tree_reversed = several > 0 and len(np.unique(edges.parent)) == len(edges.parent)
+        if tops > MOST_TOPS * n or is_tree_reversed:
             what = f"{tops:,} of {n:,} nodes have nothing above them"
+            what += f", {several:,} have several nodes above them and none has several below it" * is_tree_reversed
             rank_zero_only(print)(f"note: {what}; is the order in {edges.source} {FORM}?", flush=True)
         return edges
 

@@ -2,7 +2,8 @@
 
 import difflib
 import itertools
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from tasks.reading import Fault, brief
 from tasks.separators import tab_columns
 
 NO_NAME = -1  # the other end of a pair that is a single name
+QUOTED = 40  # characters of a name in a message, with what is no ASCII in it as escapes
 COMPARED = 20_000  # names at most that an unknown one is compared with
 
 
@@ -63,6 +65,31 @@ class Names:
 def pairs_of(inputs: Sequence[tuple[int, ...]]) -> Tensor:
     """What `Names.ends_of` gave as pairs (N, 2), with NO_NAME behind a single one."""
     return torch.tensor([(*ends, NO_NAME)[:2] for ends in inputs])
+
+
+def on_spellings(names: Iterable[str], kind: str) -> list[str]:
+    """A sentence where names differ only in capitals, blanks, the encoding of accents (Unicode NFC or NFD), or as 3 and
+    3.0 do, which pandas makes of integers with gaps; none elsewhere. kind: what they are, in the plural."""
+    spellings: dict[str, list[str]] = {}
+    for name in names:
+        spellings.setdefault(_spelt(name), []).append(name)
+    if not (alike := [own for own in spellings.values() if len(own) > 1]):
+        return []
+    some = " and ".join(ascii(name) if len(name) <= QUOTED else brief(name) for name in alike[0][:2])
+    return [
+        f"{sum(map(len, alike)):,} {kind} have names that differ from another's in capitals, blanks, the encoding of "
+        f"accents (Unicode NFC or NFD) or a final .0 alone, as {some}; if they are the same, write them alike"
+    ]
+
+
+def _spelt(name: str) -> str:
+    """The same for names that people take for the same."""
+    plain = name.lower() if name.isascii() else unicodedata.normalize("NFC", name).casefold()
+    if not plain.isascii() or " " in plain:
+        plain = " ".join(plain.split())
+    if plain.endswith(".0") and (number := plain.removesuffix(".0")).removeprefix("-").isdecimal():
+        return number
+    return plain
 
 
 def _plain(name: str) -> str:

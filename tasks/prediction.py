@@ -81,11 +81,16 @@ class Files:
         self.check_output()
         return self.checkpoint, self.input
 
-    def check_output(self, to_file: bool = False) -> None:
-        """Raise UserError for an output that cannot be written, and for a page without `explain`; to_file: also for
-        standard output."""
-        if to_file and self.output == STANDARD:
+    def check_test(self) -> None:
+        """Raise UserError where a test has no checkpoint, or could not write its predictions."""
+        if not self.checkpoint:
+            raise UserError("mode=test needs checkpoint=<run folder>, or a file in it.")
+        if self.output == STANDARD:
             raise UserError("output=-: the result of a test goes to standard output; name a file for its predictions.")
+        self.check_output()
+
+    def check_output(self) -> None:
+        """Raise UserError for an output that cannot be written, and for a page without `explain`."""
         if self.output is None or self.to_standard_output:
             return
         output = Path(self.output)
@@ -219,15 +224,6 @@ def answers(task: Task, data: TaskData, lines: Iterable[str]) -> Iterator[dict[s
     dtype = _make_ready(task, task.device, task.origin.config["trainer"].get("precision", "32-true"))
     encoded = (f"{line}\n".encode() for line in lines)
     return _answers(task, data, _with_others(data, encoded, "the input"), dtype)
-
-
-def check_test(data: TaskData, files: Files) -> None:
-    """Raise UserError where a test has no checkpoint, or could not write its predictions: before it begins."""
-    if not files.checkpoint:
-        raise UserError("mode=test needs checkpoint=<run folder>, or a file in it.")
-    files.check_output(to_file=True)
-    if files.output is not None:
-        data.test_inputs()  # is refused here; examples are read when they are asked for
 
 
 def write_test(task: Task, data: TaskData, files: Files, outcome: Outcome, precision: str) -> None:

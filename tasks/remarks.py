@@ -52,6 +52,7 @@ def remarks(task: Task, record: Mapping[str, Any], history: Sequence[Mapping[str
     lines += on_limits(record["config"]["trainer"], record["metrics"])
     lines += on_curvature(record["config"]["geometry"])
     lines += on_roles(record.get("overrides", []), task)
+    lines += on_schedule(record.get("overrides", []), record["config"]["optim"]["schedule"])
     lines += on_fidelity(record["config"])
     return lines + task.remarks()
 
@@ -94,6 +95,12 @@ def on_roles(words: Sequence[str], model: nn.Module) -> list[str]:
     if not (idle := [word for word in words if absent and word.lstrip("+").startswith(absent)]):
         return []
     return [f"{' and '.join(idle)} changed nothing: the model has no such parameters (configs/optim/radam.yaml)."]
+
+
+def on_schedule(words: Sequence[str], schedule: str) -> list[str]:
+    """Which words of the command line set a plateau, of a run with another schedule."""
+    idle = [word for word in words if word.lstrip("+").startswith("optim.plateau.") and schedule != "plateau"]
+    return [f"{' and '.join(idle)} changed nothing: optim.schedule is {schedule}, not plateau."] if idle else []
 
 
 def on_fidelity(config: Mapping[str, Any]) -> list[str]:

@@ -37,7 +37,8 @@ from tasks.local_paths import user_path
 from tasks.paper import paper_remarks
 from tasks.ragged import FIRST, Documents, encode_texts
 from tasks.reading import Fault, Faults, brief
-from tasks.rows import first_line, is_other_table, parse_object, pick_fields, read_examples, read_new_rows
+from tasks.rows import TABLES, first_line, is_other_table, parse_object, pick_fields, read_examples, read_new_rows
+from tasks.separators import ending
 from tasks.split_files import several_files
 from tasks.word_vectors import VectorFiles
 
@@ -307,6 +308,11 @@ class DocumentData(LabelledTexts):
         if not (files := sorted([*own, *(file for _, file in text_files(folder))])):
             raise UserError(
                 f"input={folder} has no files, of which each would be a document, in itself or in the folders in it."
+            )
+        if table := next((file for file in files if ending(file) in (*TABLES, ".jsonl")), None):
+            raise UserError(
+                f"{table} is a table of documents, and each file of input={folder} would be the text of one. Give "
+                f"tables by their names, as input={table}, or a folder of texts (.txt)."
             )
 
         def read() -> Iterator[NewDocument]:

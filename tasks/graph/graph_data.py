@@ -24,7 +24,7 @@ from tasks.graph.graph import Graph, adopted_graph, kept_graph
 from tasks.graph.releases import READERS, read_release
 from tasks.graph.toy import toy_graph
 from tasks.local_paths import user_path
-from tasks.names import Names
+from tasks.names import Names, on_spellings
 from tasks.processes import is_first
 
 KINDS = (*READERS, "folder", "toy")
@@ -116,7 +116,8 @@ class GraphData(TaskData):
             graph = self._kept(folder, make)
             for caution in graph.cautions if is_first() and not made else ():
                 warnings.warn(caution, stacklevel=1)
-        rank_zero_only(print)(f"{graph}.", flush=True)
+        for line in (str(graph), *on_spellings(graph.names or (), "nodes")):
+            rank_zero_only(print)(f"{line}.", flush=True)
         return graph
 
     def _kept(self, folder: Path, read: Callable[[], Graph]) -> Graph:

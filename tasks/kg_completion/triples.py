@@ -17,6 +17,7 @@ from tasks.errors import UserError, readable
 from tasks.fingerprints import part_sha256
 from tasks.kg_completion.reader import FORM, TripleReader
 from tasks.kg_completion.splits import hold_out, inverses
+from tasks.names import on_spellings
 from tasks.reading import brief, existing
 from tasks.separators import ending
 from tasks.split_files import split_name
@@ -116,6 +117,7 @@ class Graph:
         known = (self.triples["train"], self.triples["test"], len(self.entities), self.relations)
         if leak := inverses(*known, symmetric="test" in self.held_out):
             remarks.append(f"{self.name}: {leak}.")
+        remarks += [f"{self.name}: {line}." for line in on_spellings(self.entities, "entities")]
         if "?" in self.entities:
             remarks.append(f"{self.name}: an entity is called '?', which mode=predict takes for what is sought.")
         blank = [name for name in (*self.entities, *self.relations) if name != name.strip()]

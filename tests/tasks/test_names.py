@@ -3,7 +3,7 @@
 import pytest
 
 from tasks import names as module
-from tasks.names import NO_NAME, Names, pairs_of
+from tasks.names import NO_NAME, Names, on_spellings, pairs_of
 from tasks.reading import Fault
 
 
@@ -40,3 +40,13 @@ def test_names_with_the_same_word_before_a_dot_come_before_those_that_are_alike(
     assert names.near("mammal.n.02")[0] == "mammal.n.01"
     assert names.near("dog") == ["dog.n.01", "dog.n.03"]
     assert names.near("zebra.n.01") == []
+
+
+def test_names_that_differ_in_their_spelling_alone_are_counted():
+    composed, decomposed = "caf\u00e9", "cafe\u0301"
+    (line,) = on_spellings(("a", composed, "b", decomposed), "nodes")
+    assert line.startswith("2 nodes have names that differ from another's in capitals")
+    assert "as 'caf\\xe9' and 'cafe\\u0301'; if" in line
+    (line,) = on_spellings(("3", "4.0", "3.0", "New  York", "new york", "New York", "x.0", "x"), "entities")
+    assert line.startswith("5 entities have names")
+    assert on_spellings(("3.0", "4.0", "5", composed, "1.0.0", "1.0.0.0", "x", "x.0"), "nodes") == []

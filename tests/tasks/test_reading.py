@@ -78,6 +78,12 @@ def test_a_line_with_another_separator_is_told_so(line, said):
     assert bool(said) is bool(hint)
 
 
+def test_n_triples_are_told_how_they_become_a_table():
+    hint = reading.other_separator('<http://x/a> <http://x/r> "b c"@en .', 3, 3)
+    assert "It is a line of N-Triples" in hint
+    assert "sed -E" in hint
+
+
 def test_graphs_with_another_separator_are_told_so(tmp_path):
     from tasks.edges import read_edges
     from tasks.graph.folder import read_folder

@@ -15,6 +15,7 @@ from tasks.remarks import (
     on_limits,
     on_own_encoder,
     on_roles,
+    on_schedule,
     on_selection,
     trend,
 )
@@ -189,6 +190,13 @@ def test_settings_of_parameters_that_there_are_not():
     ball = PoincareBall(1.0)
     assert not on_roles(words, torch.nn.ModuleList([mobius.Embedding(ball, 3, 2), model]))
     assert not on_roles(["optim.matrices.lr=0.1"], torch.nn.LayerNorm(2)), "its vectors have the settings of matrices"
+
+
+def test_a_plateau_of_another_schedule():
+    words = ["optim.lr=1", "optim.plateau.factor=0.1"]
+    assert on_schedule(words, "linear") == ["optim.plateau.factor=0.1 changed nothing: optim.schedule is linear, not plateau."]
+    assert not on_schedule(words, "plateau")
+    assert not on_schedule(words[:1], "linear")
 
 
 def test_a_fidelity_that_changes_nothing():

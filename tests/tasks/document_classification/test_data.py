@@ -221,6 +221,9 @@ def test_a_folder_of_new_documents_that_cannot_be_used(tmp_path):
         UserError, match=r"a\.txt: it is not UTF-8 \(byte 1\); `iconv .*; each file of the folder is the text of a document"
     ):
         list(found.read_folder(place))
+    (place / "sea" / "train.csv.gz").write_bytes(b"")
+    with pytest.raises(UserError, match=r"train\.csv\.gz is a table of documents, and .* Give tables by their names"):
+        list(found.read_folder(place))
 
 
 def test_words_start_at_their_vectors(tmp_path):
