@@ -40,6 +40,7 @@ def finished(tmp_path_factory) -> tuple[Path, Result]:
         ("optim.rule=newton", "rule must be"),
         ("task.data.files.dev=nowhere.tsv", "There is no data file nowhere.tsv"),
         ("mode=test", "mode=test needs checkpoint="),
+        ("mode=test checkpoint=nowhere output=a.csv", "output=a.csv: predictions are lines of JSON"),
         ("mode=test checkpoint=nowhere", "there is no checkpoint nowhere"),
         ("trainer.resume=nowhere", "there is no checkpoint nowhere"),
         ("trainer.max_epochs=0", "trainer.max_epochs must be at least 1"),

@@ -127,8 +127,13 @@ def test_words_of_the_command_line_name_settings_where_they_say_all():
     stored = labels_of(gru, transformer, choices=lambda file: {"encoder": "checkpoint"})
     assert stored[0]["encoder"] == "RecurrentEncoder"
     transformer["commit"] = "b"  # where the same words may mean something else
-    keys = {"encoder._target_": "RecurrentEncoder", "optim.lr": "0.01"}
-    assert labels_of(gru, transformer) == [keys, {"encoder._target_": "Transformer", "optim.lr": "0.1"}]
+    keys = {"encoder": "RecurrentEncoder", "optim.lr": "0.01"}
+    assert labels_of(gru, transformer) == [keys, {"encoder": "Transformer", "optim.lr": "0.1"}]
+    flat_one = {"name": "euclidean", "manifold": "Euclidean", "layers": "euclidean", "c": None, "parts": {}}
+    named = labels_of(gru, record(commit="d" * 40, config__geometry=flat_one))
+    assert named == [{"geometry": "poincare"}, {"geometry": "euclidean"}], "and c follows"
+    curved = labels_of(gru, record(commit="d" * 40, config__geometry__c=2.0))
+    assert curved == [{"geometry.c": "1.0"}, {"geometry.c": "2.0"}]
 
 
 def test_a_run_that_went_on_is_of_the_experiment_that_its_checkpoint_was_of():
@@ -177,7 +182,7 @@ def test_how_a_word_is_written_is_no_setting():
         ({"config__optim__newer_setting": None}, []),
         (
             {"config__geometry__name": "lorentz", "config__geometry__manifold": "Lorentz", "config__geometry__layers": "lorentz"},
-            [("geometry.name", "poincare", "lorentz")],
+            [("geometry", "poincare", "lorentz")],
         ),
     ],
 )  # fmt: skip
