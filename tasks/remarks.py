@@ -35,7 +35,7 @@ def remarks(task: Task, record: Mapping[str, Any], history: Sequence[Mapping[str
         data, module = (record["config"]["task"][node] for node in ("data", "module"))
         remedies = ["word vectors (task.data.vectors)"] if "vectors" in data and not has_vectors(record) else []
         if "starts" in module and record["config"]["optim"]["rule"] != "lbfgs":
-            remedies.append("optim=lbfgs trainer=lbfgs task.module.starts=5")
+            remedies.append("optim=lbfgs trainer=lbfgs task.module.starts=5 task.data.batch_size=100000")
         balance = "class_weights" in module and task.class_weights != "balanced"
         has_encoder = record["config"]["encoder"] is not None
         lines += on_classes(task.classes, task.confusion["test"], remedies, balance, longer, has_encoder)
