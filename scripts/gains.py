@@ -36,7 +36,7 @@ def gain_lines(layout: Layout, cells: dict[tuple[str, str | None], list[Record]]
         if all(ours):
             gain = layout.scale * (statistics.fmean(ours[0]) - statistics.fmean(ours[1]))
             gains.append(f"ours {gain:+.1f} (seeds: {len(ours[0])} and {len(ours[1])})")
-        delta = f"{graph['delta_max']:g} (mean {graph['delta_mean']:.2f}, diameter {graph['diameter']})"
+        delta = f"{graph['delta_max']:g} (mean {graph['delta_mean']:.2f}, diameter seen {graph['diameter']})"
         parts.append(f"{column} {delta}: {', '.join(gains) or 'not run'}")
     what = f"beside {high} above {low} in points"
     return [f"δ-hyperbolicity of each graph (0: a tree), measured on sampled quadruples, {what}: {'; '.join(parts)}"]

@@ -30,8 +30,8 @@ def test_the_line_has_delta_and_the_gains_of_the_paper_and_of_ours(layout, measu
     runs = {("HyboNet", "Disease"): [0.9, 0.8], ("GCN", "Disease"): [0.6], ("HyboNet", "Cora"): [0.9]}
     cells = {place: [{"metrics": {"test/auc": v}} for v in values] for place, values in runs.items()}
     (line,) = gain_lines(layout, cells, measured)
-    assert "beside HyboNet above GCN in points: Disease 1.5 (mean 0.25, diameter 9): paper +32.1, ours +25.0 (seeds: 2 and 1); " in line
-    assert line.endswith("Cora 1.5 (mean 0.25, diameter 9): paper +3.2"), "one of the two has no run"
+    assert "beside HyboNet above GCN in points: Disease 1.5 (mean 0.25, diameter seen 9): paper +32.1, ours +25.0 (seeds: 2 and 1); " in line
+    assert line.endswith("Cora 1.5 (mean 0.25, diameter seen 9): paper +3.2"), "one of the two has no run"
 
 
 def test_a_table_without_graphs_has_no_line_and_an_unmeasured_graph_is_told(layout, measured):
