@@ -166,7 +166,7 @@ class Geometry:
         return self._make("Activation", fn)
 
     def dropout(self, p: float, **options: Any) -> nn.Module:
-        """Points (..., D) -> (..., D): in training coordinates are dropped with probability p in [0, 1)."""
+        """Points (..., D) -> (..., D): in training coordinates are dropped with probability p in [0, 1]."""
         return self._make("Dropout", p, **options)
 
     def rnn(self, d_in: int, d_hidden: int, **options: Any) -> nn.Module:
@@ -253,7 +253,7 @@ def make_geometry(
 
     Args:
         name: how it is called. manifold: a key of ``MANIFOLDS``. layers: a key of ``FAMILIES``.
-        c: positive curvature parameter (sectional curvature -c); None for Euclidean.
+        c: positive curvature parameter (sectional curvature -c); not used where nothing is curved.
         learn_c: train c, one scalar for all parts.
         parts: component name to geometry: a key of ``GEOMETRIES``, or its ``{name, manifold, layers}``. A part on the
             same manifold shares it; a part on another curved manifold shares c with it, also while c is learned.

@@ -459,6 +459,16 @@ def test_dropout_of_tangent_vectors_is_that_of_their_points(name, training):
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)
+def test_dropout_of_all_coordinates_gives_the_origin(name):
+    g = geometry(name)
+    u = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    result = g.dropout(1.0)(g.manifold.expmap0(u))
+    torch.testing.assert_close(result, g.manifold.origin(3, 4).expand_as(result).to(result))
+    (gradient,) = torch.autograd.grad(result.sum(), u)
+    torch.testing.assert_close(gradient, torch.zeros_like(u))
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
 def test_points_that_are_added_broadcast_and_positions_are_whole_numbers(name):
     g = geometry(name)
     o, x = g.manifold.random(1, 4), g.manifold.random(6, 3)
