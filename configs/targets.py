@@ -79,8 +79,9 @@ def check_targets(node: Any, place: str = "") -> None:
                 "use a class of your own, name it in a file of a folder of yours, with --config-dir FOLDER, or in "
                 "Python restore(..., config_dir=FOLDER)."
             )
-        node_of_it = key.removesuffix("._target_")  # an encoder may be made of others, as encoder.words
-        within = key.startswith("encoder.") and "encoder" in allowed.get(target, ())
+        node_of_it = key.removesuffix("._target_")
+        is_encoder = "encoder" in allowed.get(target, ())  # may be a part of others, or of a model of the user's
+        within = is_encoder and (key.startswith("encoder.") or re.fullmatch(r"task\.model\.(.+\.)?encoder", node_of_it))
         if target not in own and not within and node_of_it not in allowed[target]:
             raise ConfigError(
                 f"{key}={target} is refused: the files in configs/ have it as {', '.join(sorted(allowed[target]))}. To "

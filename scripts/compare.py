@@ -113,8 +113,9 @@ def _with_tests(records: dict[Path, Record]) -> dict[Path, Record]:
         place = file.parent.parent
         if _mode(record) != "test" or not (place / search.SUMMARY).exists():
             continue
-        trial = place / Path(str(search.read(place).best.get("folder"))).name / "record.json"  # in the search's folder
-        if trial.exists():
+        best = str(search.read(place).best.get("folder"))
+        trial = next((each for each in place.glob("*/record.json") if each.parent.name == best), None)
+        if trial is not None:
             known = next((other for other in records if other.samefile(trial)), trial)
             own = read(known)
             if all(isinstance(each.get("metrics"), dict) for each in (own, record)):  # else damaged, which is told

@@ -20,7 +20,7 @@ _NO_SETTING = (
     *(f"trainer.{key}" for key in ("accelerator", "kernels", "devices", "num_nodes", "strategy", "threads")),
 )  # fmt: skip
 _FOLLOWS = re.compile(r"^geometry\.(parts\.\w+\.)?(manifold|layers)$")  # from the geometry's name
-_NAMES_OF_NODES = ("encoder._target_", "geometry.name")  # which tell nodes apart whose other settings follow
+_NAMES_OF_NODES = {"encoder._target_": "encoder", "geometry.name": "geometry"}
 _STORED = "checkpoint"  # what a run that went on chose: it says nothing of what that is
 ABSENT = "–"
 LETTERS = 40  # of a value in a title or a note
@@ -36,12 +36,7 @@ def labels_of(records: Mapping[Path, Record], choices: Choices) -> list[dict[str
             return [{key: _shown(key, value) for key, value in own.items()} for own in words]
     shorter = [{key: value for key, value in own.items() if not _FOLLOWS.search(key)} for own in settings]
     settings = shorter if _partition(shorter) == _partition(settings) else settings
-    for name in _NAMES_OF_NODES:
-        node = name.partition(".")[0]
-        named = [{key: own[key] for key in own if key == name or not is_under(key, (node,))} for own in settings]
-        if name in settings[0] and _partition(named) == _partition(settings):
-            settings = [{node if key == name else key: value for key, value in own.items()} for own in named]
-    return [{key: _shown(key, value) for key, value in own.items()} for own in settings]
+    return [{_NAMES_OF_NODES.get(key, key): _shown(key, value) for key, value in own.items()} for own in settings]
 
 
 def unlabelled(records: Sequence[Record], labels: Sequence[Mapping[str, str]]) -> list[str]:
@@ -142,4 +137,4 @@ def _shown(key: str, value: Any) -> str:
     if value is None:
         return ABSENT
     text = value if isinstance(value, str) else json.dumps(value)
-    return readable(text.rpartition(".")[2] if key.endswith("_target_") or key == "encoder" else text)
+    return readable(text.rpartition(".")[2] if key.endswith("_target_") else text)

@@ -56,7 +56,7 @@ class Hierarchy:
         is_tree_reversed = several > 0 and len(np.unique(edges.parent)) == len(edges.parent)
         if tops > MOST_TOPS * n or is_tree_reversed:
             what = f"{tops:,} of {n:,} nodes have nothing above them"
-            what += f", {several:,} have several nodes above them and none has several below it" * is_tree_reversed
+            what += f"; with several above them there are {several:,}, with several below them none" * is_tree_reversed
             rank_zero_only(print)(f"note: {what}; is the order in {edges.source} {FORM}?", flush=True)
         return edges
 

@@ -2,8 +2,9 @@
 
 import difflib
 import itertools
+import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from tasks.separators import tab_columns
 NO_NAME = -1  # the other end of a pair that is a single name
 QUOTED = 40  # characters of a name in a message, with what is no ASCII in it as escapes
 COMPARED = 20_000  # names at most that an unknown one is compared with
+_DECIMAL = re.compile(r"-?\d+(\.\d+)+")
 
 
 class Names:
@@ -67,12 +69,14 @@ def pairs_of(inputs: Sequence[tuple[int, ...]]) -> Tensor:
     return torch.tensor([(*ends, NO_NAME)[:2] for ends in inputs])
 
 
-def on_spellings(names: Iterable[str], kind: str) -> list[str]:
+def on_spellings(names: Collection[str], kind: str) -> list[str]:
     """A sentence where names differ only in capitals, blanks, the encoding of accents (Unicode NFC or NFD), or as 3 and
-    3.0 do, which pandas makes of integers with gaps; none elsewhere. kind: what they are, in the plural."""
+    3.0 do, which pandas makes of integers with gaps (other decimals, as codes have them, are names of their own); none
+    elsewhere. names: gone through twice. kind: what they are, in the plural."""
+    integers = not any(name[-1:] != "0" and _DECIMAL.fullmatch(name) for name in names)
     spellings: dict[str, list[str]] = {}
     for name in names:
-        spellings.setdefault(_spelt(name), []).append(name)
+        spellings.setdefault(_spelt(name, integers), []).append(name)
     if not (alike := [own for own in spellings.values() if len(own) > 1]):
         return []
     some = " and ".join(ascii(name) if len(name) <= QUOTED else brief(name) for name in alike[0][:2])
@@ -82,12 +86,12 @@ def on_spellings(names: Iterable[str], kind: str) -> list[str]:
     ]
 
 
-def _spelt(name: str) -> str:
-    """The same for names that people take for the same."""
+def _spelt(name: str, integers: bool) -> str:
+    """The same for names that people take for the same. integers: 3.0 is 3."""
     plain = name.lower() if name.isascii() else unicodedata.normalize("NFC", name).casefold()
     if not plain.isascii() or " " in plain:
         plain = " ".join(plain.split())
-    if plain.endswith(".0") and (number := plain.removesuffix(".0")).removeprefix("-").isdecimal():
+    if integers and plain.endswith(".0") and (number := plain.removesuffix(".0")).removeprefix("-").isdecimal():
         return number
     return plain
 

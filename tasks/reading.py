@@ -107,8 +107,8 @@ def other_separator(line: str, least: int, most: int | None = None, csv: bool = 
         cut = f"cut -f1-{most} < FILE > NEW_FILE leaves them out"
         too_many = most is not None and line.count("\t") >= most
         return f" Further columns, such as weights, are not read: {cut}." if too_many else ""
-    if line.startswith("<") and line.rstrip().endswith(" ."):
-        command = "sed -E 's/ +\\.$//; s/ +/\\t/; s/ +/\\t/'"
+    if least == 3 and line.startswith("<") and line.rstrip().endswith(" ."):
+        command = "sed -E 's/ +\\.[[:space:]]*$//; s/ +/\\t/; s/ +/\\t/'"
         return f" It is a line of N-Triples, and tabs are needed: {command} < FILE > NEW_FILE makes them."
     for name, mark, command in (
         ("commas", ",", "tr ',' '\\t'"), ("semicolons", ";", "tr ';' '\\t'"), ("blanks", None, "tr -s ' ' '\\t'"),

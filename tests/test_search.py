@@ -138,12 +138,15 @@ def test_the_best_trial_is_compared_by_its_test(searched, capsys):
     assert "1 run left out without a test" in err, "the other trial"
 
 
-def test_a_search_names_no_record_outside_of_its_folder(searched, tmp_path, capsys):
+@pytest.mark.parametrize("folder", ["{}/other/trial-9", "../other/trial-9", ".."])
+def test_a_search_names_no_record_outside_of_its_folder(searched, tmp_path, capsys, folder):
     place, _ = searched
     shutil.copytree(place, tmp_path / "search")
-    shutil.copytree(next(place.glob("trial-*")), tmp_path / "other" / "trial-9")
+    record = next(place.glob("trial-*/record.json"))
+    shutil.copytree(record.parent, tmp_path / "other" / "trial-9")
+    shutil.copy(record, tmp_path)
     summary = json.loads((tmp_path / "search" / search.SUMMARY).read_text())
-    summary["best"]["folder"] = str(tmp_path / "other" / "trial-9")
+    summary["best"]["folder"] = folder.format(tmp_path)
     (tmp_path / "search" / search.SUMMARY).write_text(json.dumps(summary))
     assert compare.main([str(tmp_path / "search")]) == 1
     out, err = capsys.readouterr()

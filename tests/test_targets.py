@@ -62,3 +62,12 @@ def test_a_task_takes_its_own_data_and_model(toy):
             continue
         with pytest.raises(UserError, match=r"is for \w+.*, and task\.(model|data) is of the class \w+\. Take those of one"):
             build(module)
+
+
+def test_an_encoder_may_be_a_part_of_a_model_or_of_another_encoder():
+    (target, *_) = sorted(name for name, nodes in targets().items() if "encoder" in nodes)
+    for place in ("encoder.words", "task.model.encoder", "task.model.inner.encoder"):
+        check_targets({"_target_": target}, place)
+    for place in ("geometry.options.encoder", "task.model.inner", "trainer.encoder"):
+        with pytest.raises(ConfigError, match="is refused: the files in configs/ have it as encoder"):
+            check_targets({"_target_": target}, place)

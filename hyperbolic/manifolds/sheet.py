@@ -182,13 +182,15 @@ def centroid(x: Tensor, weights: Tensor | None, c: Tensor) -> Tensor:
 
     With p the point above the weighted mean m of the space parts and ``q_i = sinh^2(d(p, x_i)/2)``, the mean time is
     ``t_p + 2 Q / (c t_p)``, Q the weighted mean of the q_i, so the Lorentz norm is a sum of positive terms:
-    ``-c <., .>_L = 1 + 4 Q + 4 Q^2 / (c t_p^2)``.
+    ``-c <., .>_L = 1 + 4 Q + 4 Q^2 / (c t_p^2)``. Far out, points in almost the same direction lose digits in q_i: with
+    an angle of 1e-6, relative errors are 4e-15 at 8/sqrt(c) and 1e-10 at 16 and 20; without that rounding
+    (`careful`) it would take ten times as long.
     """
-    careful, x = x.dtype is WIDE, wide(x)
+    x = wide(x)
     w = x.new_ones(*x.shape[:-1], 1) if weights is None else weights.to(WIDE).unsqueeze(-1)
     total = w.sum(-2, keepdim=True)
     mean = (w * x).sum(-2, keepdim=True) / total  # space part of the reference point and direction of the result
-    q = (w * half_sinh_square(mean, x, c, careful)).sum(-2, keepdim=True) / total
+    q = (w * half_sinh_square(mean, x, c, careful=False)).sum(-2, keepdim=True) / total
     with torch.no_grad():  # what rounding left of sum w_i (x_i - mean), which is 0
         rest = (w * (x - mean)).sum(-2, keepdim=True) / total
         rounding = c * inner(mean, rest, rest, c)

@@ -131,7 +131,7 @@ def test_words_of_the_command_line_name_settings_where_they_say_all():
     assert labels_of(gru, transformer) == [keys, {"encoder": "Transformer", "optim.lr": "0.1"}]
     flat_one = {"name": "euclidean", "manifold": "Euclidean", "layers": "euclidean", "c": None, "parts": {}}
     named = labels_of(gru, record(commit="d" * 40, config__geometry=flat_one))
-    assert named == [{"geometry": "poincare"}, {"geometry": "euclidean"}], "and c follows"
+    assert named == [{"geometry": "poincare", "geometry.c": "1.0"}, {"geometry": "euclidean", "geometry.c": "–"}]
     curved = labels_of(gru, record(commit="d" * 40, config__geometry__c=2.0))
     assert curved == [{"geometry.c": "1.0"}, {"geometry.c": "2.0"}]
 

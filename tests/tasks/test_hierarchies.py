@@ -80,7 +80,7 @@ def test_pairs_that_may_be_reversed_are_reported_once(tmp_path, capsys, pairs, c
     hierarchy = Hierarchy(None, str(path), None)
     assert hierarchy.edges is hierarchy.edges
     n = len({name for pair in pairs for name in pair})
-    and_several = f", {several} have several nodes above them and none has several below it" * bool(several)
+    and_several = f"; with several above them there are {several}, with several below them none" * bool(several)
     order = "is the order in mine.tsv child <tab> parent?"
     note = f"note: {count} of {n} nodes have nothing above them{and_several}; {order}\n"
     assert capsys.readouterr().out == (note if count else "")

@@ -49,4 +49,5 @@ def test_names_that_differ_in_their_spelling_alone_are_counted():
     assert "as 'caf\\xe9' and 'cafe\\u0301'; if" in line
     (line,) = on_spellings(("3", "4.0", "3.0", "New  York", "new york", "New York", "x.0", "x"), "entities")
     assert line.startswith("5 entities have names")
+    assert on_spellings(("250", "250.0", "250.1"), "nodes") == [], "codes"
     assert on_spellings(("3.0", "4.0", "5", composed, "1.0.0", "1.0.0.0", "x", "x.0"), "nodes") == []

@@ -82,6 +82,7 @@ def test_n_triples_are_told_how_they_become_a_table():
     hint = reading.other_separator('<http://x/a> <http://x/r> "b c"@en .', 3, 3)
     assert "It is a line of N-Triples" in hint
     assert "sed -E" in hint
+    assert "N-Triples" not in reading.other_separator("<http://x/a> <http://x/b> .", 2, 2), "a hierarchy has no relation"
 
 
 def test_graphs_with_another_separator_are_told_so(tmp_path):
