@@ -74,7 +74,7 @@ def run(cfg: DictConfig) -> float | None:
             with open_loggers([make(node, _partial_=True) for node in values["logger"].values()], folder) as loggers:
                 if mode == "test":
                     if files.output is not None:
-                        data.test_inputs()  # is refused here; examples are read when they are asked for
+                        data.test_inputs()  # a task without them says so here; examples are read when asked for
                     own.note_changes(files.state)
                     outcome = training.test(task, data, loggers, files.state, **options)
                     prediction.write_test(task, data, files, outcome, options["precision"])

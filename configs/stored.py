@@ -23,7 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from configs import composing, files, overview
 from configs.errors import ConfigError
-from configs.targets import check_plain
+from configs.targets import check_plain, check_targets
 from configs.words import value_of
 from tasks import resume
 from tasks.checkpoint_parts import Origin
@@ -159,6 +159,7 @@ def offer(checkpoint: Mapping[str, Any], setting: str, everything: bool, portabl
     store, notes = ConfigStore.instance(), _notes(checkpoint["file"])
     nodes = {group: _interpolate(node, notes.get(group)) for group, node in nodes.items()}
     whole = _interpolate(whole, notes)
+    check_targets({**whole, **nodes}, stored=True)
     if portable and checkpoint.get(KEY) is not None:
         nodes, whole = _without_outside(nodes), _without_outside(whole)
     for group, node in nodes.items():

@@ -13,7 +13,7 @@ import re
 import sys
 import traceback
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,13 +60,15 @@ def _named_in(folder: Path) -> Iterator[tuple[str, str]]:
                     yield key.removesuffix("._target_"), target
 
 
-def check_targets(node: Any, place: str = "") -> None:
+def check_targets(node: Any, place: str = "", stored: bool = False) -> None:
     """Refuse a node, or a node within it, that would call something that is not in the table, or not there.
 
     Args:
         node: plain values. The files in configs/ name classes, each for its own node; those that files in folders of
             the user's on Hydra's search path name may stand anywhere.
         place: the key of the node; "" for a whole configuration.
+        stored: of a checkpoint, in which a class of ours stands only where the files have it. Elsewhere it may stand in
+            a node of the same name, as a default of a user's file, `/encoder@model.inner.encoder`, puts it.
 
     Raises:
         ConfigError: a `_target_` that no file names, that files name at other nodes, or that is no word.
@@ -79,14 +81,20 @@ def check_targets(node: Any, place: str = "") -> None:
                 "use a class of your own, name it in a file of a folder of yours, with --config-dir FOLDER, or in "
                 "Python restore(..., config_dir=FOLDER)."
             )
-        node_of_it = key.removesuffix("._target_")
-        is_encoder = "encoder" in allowed.get(target, ())  # may be a part of others, or of a model of the user's
-        within = is_encoder and (key.startswith("encoder.") or re.fullmatch(r"task\.model\.(.+\.)?encoder", node_of_it))
-        if target not in own and not within and node_of_it not in allowed[target]:
+        if target not in own and not _may_stand(key.removesuffix("._target_"), allowed[target], stored):
             raise ConfigError(
                 f"{key}={target} is refused: the files in configs/ have it as {', '.join(sorted(allowed[target]))}. To "
                 "have it elsewhere, name it in a file of a folder of yours."
             )
+
+
+def _may_stand(node: str, places: Collection[str], stored: bool) -> bool:
+    """Whether a class that the files have at these nodes may stand at another one. An encoder may be made of others."""
+    if node in places or ("encoder" in places and node.startswith("encoder.")):
+        return True
+    names = {place.rpartition(".")[2] for place in places}
+    is_logger = node.startswith("logger.") and any(place.startswith("logger.") for place in places)
+    return not stored and (is_logger or node.rpartition(".")[2] in names)
 
 
 def load_target(name: str, path: str) -> Any:

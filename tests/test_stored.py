@@ -130,6 +130,9 @@ HOSTILE = {
     "another class of ours": ("task.module._target_", "tasks.prefix.data.PrefixData.load"),
     "a function of Python": ("task.module._target_", "os.system"),
     "a module of somebody": ("encoder._target_", "hostile_module.run"),
+    "a logger among the options of layers": (
+        "geometry.options.logger", {"_target_": "pytorch_lightning.loggers.CSVLogger", "save_dir": "reference://x"},
+    ),
     "a nested node": ("geometry.options.Linear.x", {"_target_": "hostile_module.run"}),
     "a node in a list": ("task.data.files.dev", [{"_target_": "hostile_module.run"}]),
     "an unknown node": ("optim.hostile", {"_target_": "hostile_module.run"}),
@@ -152,7 +155,7 @@ HOSTILE = {
     "no node": ("trainer", None),
 }
 OFTEN = {  # tested by the default suite, one of each kind
-    "a function of Python", "a nested node", "an interpolation", "a way out of a place",
+    "a function of Python", "a logger among the options of layers", "an interpolation", "a way out of a place",
 }  # fmt: skip
 
 

@@ -116,8 +116,9 @@ class GraphData(TaskData):
             graph = self._kept(folder, make)
             for caution in graph.cautions if is_first() and not made else ():
                 warnings.warn(caution, stacklevel=1)
-        for line in (str(graph), *on_spellings(graph.names or (), "nodes")):
-            rank_zero_only(print)(f"{line}.", flush=True)
+        rank_zero_only(print)(f"{graph}.", flush=True)
+        for line in on_spellings(graph.names, "nodes"):
+            rank_zero_only(print)(f"note: {graph.name}: {line}.", flush=True)
         return graph
 
     def _kept(self, folder: Path, read: Callable[[], Graph]) -> Graph:

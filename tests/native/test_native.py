@@ -211,7 +211,7 @@ assert x.tolist() == [2, 2, 2]
 
 @pytest.mark.long
 @needs_compiler
-@pytest.mark.parametrize("how", ["build", pytest.param("use", marks=pytest.mark.long)])
+@pytest.mark.parametrize("how", ["build", "use"])
 def test_two_processes_at_once(tmp_path, how):
     """Both have a whole kernel; where they build before they use it, it is compiled by one of them."""
     folder = tmp_path / "sources"  # not that of the cache, whose temporary folders come and go

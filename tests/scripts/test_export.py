@@ -323,7 +323,7 @@ def test_a_folder_takes_no_kind_and_no_model(run, capsys):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("named", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.parametrize("named", [True, False])
 def test_a_run_of_the_users_own_configurations(named, tmp_path, monkeypatch, capsys):
     """Export and figures take the folder as run.py does: --config-dir, else ./configs."""
     (folder := tmp_path / "configs" / "encoder").mkdir(parents=True)

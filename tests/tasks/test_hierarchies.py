@@ -55,6 +55,15 @@ def test_cycles_are_reported_once(tmp_path, capsys, lines, count):
     assert capsys.readouterr().out == (message if count else "")
 
 
+def test_names_of_files_that_differ_in_their_spelling_alone_are_told(tmp_path, capsys):
+    (tmp_path / "mine.tsv").write_text("dog\tanimal\nDog\tanimal\n", encoding="utf-8")
+    for hierarchy in (Hierarchy(None, str(tmp_path / "mine.tsv"), None), Hierarchy(None, None, {"depth": 2, "branching": 2})):
+        assert len(hierarchy.edges.names) > 2
+    out = capsys.readouterr().out
+    assert out.count("names that differ") == 1, "those of a toy tree are paths"
+    assert "mine.tsv: 2 nodes have names that differ" in out
+
+
 def recursive_tree(n: int) -> list[tuple[str, str]]:
     """Each node below one that is drawn of those before it."""
     draw = random.Random(n)

@@ -169,7 +169,9 @@ def test_names_with_blanks_at_their_ends_are_told(tmp_path, capsys):
     for name in FILES.values():
         (tmp_path / name).write_text("a\tr\tb\nb \tr\ta\n")
     assert graph_data(folder=str(tmp_path), toy=None).graph.entities == ("a", "b", "b ")
-    assert "1 names begin or end with a blank, first 'b '." in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "1 names begin or end with a blank, first 'b '." in out
+    assert f"{tmp_path.name}: 2 entities have names that differ from another's in capitals, blanks," in out
 
 
 def test_the_home_folder_may_be_written_as_a_tilde(tmp_path, monkeypatch):

@@ -59,6 +59,8 @@ def test_a_first_line_that_names_the_languages_is_no_pair_and_chooses_columns(tm
         found(tmp_path / "a.csv")
     named = found(tmp_path / "a.csv", source="english", target="german")
     assert list(named["train"].pairs()) == [Pair("two", "zwei")]
+    write(tmp_path, {"a.csv": ["index,Verzeichnis", "two,zwei"]})
+    assert next(found(tmp_path / "a.csv")["train"].pairs()) == Pair("index", "Verzeichnis"), "of a list of words"
     write(tmp_path, {"a.csv": ["es,fr", "dos,deux"]})
     assert next(found(tmp_path / "a.csv")["train"].pairs()) == Pair("es", "fr"), "of other languages it is a row"
     write(tmp_path, {"a.csv": ["en,de,en", "two,zwei,three"]})
