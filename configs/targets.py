@@ -67,8 +67,8 @@ def check_targets(node: Any, place: str = "", stored: bool = False) -> None:
         node: plain values. The files in configs/ name classes, each for its own node; those that files in folders of
             the user's on Hydra's search path name may stand anywhere.
         place: the key of the node; "" for a whole configuration.
-        stored: of a checkpoint, in which a class of ours stands only where the files have it. Elsewhere it may stand in
-            a node of the same name, as a default of a user's file, `/encoder@model.inner.encoder`, puts it.
+        stored: of a checkpoint, in which a class of ours stands only where the files have it, or within a model. Else
+            it may also stand in a node of the same name, where a default of a user's file may put it.
 
     Raises:
         ConfigError: a `_target_` that no file names, that files name at other nodes, or that is no word.
@@ -89,8 +89,11 @@ def check_targets(node: Any, place: str = "", stored: bool = False) -> None:
 
 
 def _may_stand(node: str, places: Collection[str], stored: bool) -> bool:
-    """Whether a class that the files have at these nodes may stand at another one. An encoder may be made of others."""
-    if node in places or ("encoder" in places and node.startswith("encoder.")):
+    """Whether a class that the files have at these nodes may stand at a node. An encoder may be made of others, and a
+    model of the user's have encoders and geometries within."""
+    of_models = [place for place in places if place in ("encoder", "geometry")]
+    within = any(node.startswith("task.model.") and node.endswith(f".{place}") for place in of_models)
+    if node in places or within or ("encoder" in places and node.startswith("encoder.")):
         return True
     names = {place.rpartition(".")[2] for place in places}
     is_logger = node.startswith("logger.") and any(place.startswith("logger.") for place in places)

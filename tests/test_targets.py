@@ -65,8 +65,10 @@ def test_a_task_takes_its_own_data_and_model(toy):
             build(module)
 
 
-def test_an_encoder_may_be_a_part_of_another_one_in_a_checkpoint_too():
+def test_an_encoder_may_be_a_part_of_another_one_and_of_a_model_in_a_checkpoint_too():
+    """As a default of a user's file puts it there, `/encoder@model.inner.encoder: gru`."""
     (target, *_) = sorted(name for name, nodes in targets().items() if "encoder" in nodes)
-    check_targets({"_target_": target}, "encoder.words", stored=True)
+    for place in ("encoder.words", "task.model.encoder", "task.model.inner.encoder"):
+        check_targets({"_target_": target}, place, stored=True)
     with pytest.raises(ConfigError, match="is refused: the files in configs/ have it as encoder"):
         check_targets({"_target_": target}, "geometry.options.encoder", stored=True)
