@@ -92,7 +92,7 @@ def check(cfg: DictConfig) -> dict[str, Any]:
             raise ConfigError(f"trainer.{key} must be at least 1, and it is {count}.")
     if nameless := [key for key, value in values["paths"].items() if value == ""]:
         raise ConfigError(f"paths.{nameless[0]} is empty; name a folder, or leave it out.")
-    check_targets(values)
+    check_targets(values, stored=files.has_checkpoint())
     if cfg.probe.checkpoint is not None and "probed" not in parameters("task.data", values["task"]["data"]):
         raise ConfigError(
             f"probe.checkpoint={cfg.probe.checkpoint} is for task=probing, and the task is {cfg.task.name}; leave it "

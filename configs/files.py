@@ -4,12 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from configs import own
 
 FOLDER = Path(__file__).resolve().parent
+CHOICE = "checkpoint"  # of each group, while a checkpoint's configuration can be chosen (`configs.stored`)
 MOST_BYTES = 1_000_000  # of a file from somebody
 
 
@@ -20,6 +22,11 @@ class _WithoutAliases(yaml.SafeLoader):
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("it has aliases")
         return super().compose_node(parent, index)
+
+
+def has_checkpoint() -> bool:
+    """Whether a checkpoint's configuration can be chosen now, so that what is composed may be of it."""
+    return f"{CHOICE}.yaml" in ConfigStore.instance().repo.get("experiment", {})
 
 
 def search_path() -> list[Path]:

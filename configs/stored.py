@@ -23,7 +23,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from configs import composing, files, overview
 from configs.errors import ConfigError
-from configs.targets import check_plain, check_targets
+from configs.files import CHOICE
+from configs.targets import check_plain
 from configs.words import value_of
 from tasks import resume
 from tasks.checkpoint_parts import Origin
@@ -32,7 +33,6 @@ from tasks.reading import brief
 from tasks.settings import known_in_training
 from tasks.vocabularies import KEY
 
-CHOICE = "checkpoint"
 GROUPS = ("task", "geometry", "encoder")  # a word that chooses one of them, or an experiment, chooses all of them
 KEPT = (*GROUPS, "optim", "trainer", "data", "probe", "seed", "fidelity")
 CACHE = "paths.cache_dir"
@@ -159,7 +159,6 @@ def offer(checkpoint: Mapping[str, Any], setting: str, everything: bool, portabl
     store, notes = ConfigStore.instance(), _notes(checkpoint["file"])
     nodes = {group: _interpolate(node, notes.get(group)) for group, node in nodes.items()}
     whole = _interpolate(whole, notes)
-    check_targets({**whole, **nodes}, stored=True)
     if portable and checkpoint.get(KEY) is not None:
         nodes, whole = _without_outside(nodes), _without_outside(whole)
     for group, node in nodes.items():

@@ -131,7 +131,7 @@ HOSTILE = {
     "a function of Python": ("task.module._target_", "os.system"),
     "a module of somebody": ("encoder._target_", "hostile_module.run"),
     "a logger among the options of layers": (
-        "geometry.options.logger", {"_target_": "pytorch_lightning.loggers.CSVLogger", "save_dir": "reference://x"},
+        "geometry.options.csv", {"_target_": "pytorch_lightning.loggers.CSVLogger", "save_dir": "reference://x"},
     ),
     "a nested node": ("geometry.options.Linear.x", {"_target_": "hostile_module.run"}),
     "a node in a list": ("task.data.files.dev", [{"_target_": "hostile_module.run"}]),
@@ -249,6 +249,8 @@ def test_nothing_in_a_checkpoint_is_executed(finished, tmp_path, monkeypatch, ca
             continue
         assert result.code == 1, result.out
         assert result.err.startswith("error: ")
+        if "logger" in case:  # before it is made, which opens its folder
+            assert "is refused: the files in configs/ have it as logger.csv" in result.err
         assert result.err.count("\n") == 1, result.err
         assert len(result.err) < 2000
     assert figures(["norms", "attention", str(run), "--out", str(tmp_path / "figures")]) == 1
