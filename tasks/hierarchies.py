@@ -56,7 +56,8 @@ class Hierarchy:
         is_tree_reversed = several > 0 and len(np.unique(edges.parent)) == len(edges.parent)
         if tops > MOST_TOPS * n or is_tree_reversed:
             what = f"{tops:,} of {n:,} nodes have nothing above them"
-            what += f"; with several above them there are {several:,}, with several below them none" * is_tree_reversed
+            if is_tree_reversed:
+                what += f"; with several above them there are {several:,}, with several below them none"
             rank_zero_only(print)(f"note: {what}; is the order in {edges.source} {FORM}?", flush=True)
         return edges
 

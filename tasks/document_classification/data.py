@@ -20,6 +20,7 @@ from tasks.document_classification.cache import from_sources
 from tasks.document_classification.corpus import Arrays, Corpus, Recipe, prepare, usable
 from tasks.document_classification.labelled_input import note_labels
 from tasks.document_classification.sources import (
+    ENDINGS,
     Form,
     Source,
     find_sources,
@@ -37,8 +38,7 @@ from tasks.local_paths import user_path
 from tasks.paper import paper_remarks
 from tasks.ragged import FIRST, Documents, encode_texts
 from tasks.reading import Fault, Faults, brief
-from tasks.rows import TABLES, first_line, is_other_table, parse_object, pick_fields, read_examples, read_new_rows
-from tasks.separators import ending
+from tasks.rows import first_line, is_other_table, parse_object, pick_fields, read_examples, read_new_rows
 from tasks.split_files import several_files
 from tasks.word_vectors import VectorFiles
 
@@ -309,7 +309,7 @@ class DocumentData(LabelledTexts):
             raise UserError(
                 f"input={folder} has no files, of which each would be a document, in itself or in the folders in it."
             )
-        if table := next((file for file in files if ending(file) in (*TABLES, ".jsonl")), None):
+        if table := next((file for file in files if file.name.lower().endswith(ENDINGS)), None):
             raise UserError(
                 f"{table} is a table of documents, and each file of input={folder} would be the text of one. Give "
                 f"tables by their names, as input={table}, or a folder of texts (.txt)."

@@ -54,8 +54,9 @@ def header_of(path: Path, fields: Fields, languages: Sequence[str]) -> list[str]
     columns = split_columns(line, separator)
     named = [key for key in fields if has_columns(columns, {key: fields[key]})]
     others = [name for name in columns if name.strip().lower() in NAMES]
-    is_header = len(others) > 1 or (len(others) == 1 and len(columns) > 2)  # a pair may be of such words
-    if there := [" or ".join(fields[key]) for key in named] or others * is_header:
+    if len(others) == 1 and len(columns) == 2:  # a pair of words may begin so
+        others = []
+    if there := [" or ".join(fields[key]) for key in named] or others:
         missing = next(" or ".join(names) for key, names in fields.items() if key not in named)
         raise UserError(
             f"{path}: its first line, {brief(line)}, names a column {there[0].strip()} and none {missing}. "
