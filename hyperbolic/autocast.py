@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar, cast
 
 import torch
@@ -20,6 +21,12 @@ def autocast_device(*values: Any) -> str | None:
             kind = value.device.type
             return kind if kind != "meta" and torch.is_autocast_enabled(kind) else None
     return None
+
+
+def without_autocast(*values: Any) -> AbstractContextManager[Any]:
+    """A context without autocast on the device of the first tensor among them."""
+    device = autocast_device(*values)
+    return nullcontext() if device is None else torch.autocast(device, enabled=False)
 
 
 def leaves_autocast(function: F) -> F:

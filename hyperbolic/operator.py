@@ -35,7 +35,7 @@ from torch import Tensor
 from torch._library.autograd import Info, make_autograd_impl
 
 from hyperbolic import fusion, switch
-from hyperbolic.autocast import autocast_device
+from hyperbolic.autocast import autocast_device, without_autocast
 
 Arguments = tuple[Any, ...]
 NAMESPACE = "hyperbolic"
@@ -133,6 +133,7 @@ def _define(cls: type[Operator], schema: str) -> None:
     torch.library.register_fake(f"{NAMESPACE}::{cls.name}", kernels.fake_results, lib=_library)
     torch.library.register_fake(f"{NAMESPACE}::{grad}", kernels.fake_gradients, lib=_library)
     _library.impl(cls.name, _autograd_kernel(cls, n_fixed), "Autograd", with_keyset=True)
+    _library.impl(cls.name, lambda *arguments: cls.plain(*_unpack(arguments, n_fixed)), "FuncTorchBatched")
 
 
 def _pack(arguments: Arguments, n_fixed: int | None) -> Arguments:
@@ -153,7 +154,7 @@ class _Kernels:
     def results(self, *arguments: Any) -> Any:
         cls, flat = self.cls, _unpack(arguments, self.n_fixed)
         cls.check(*flat)
-        with torch.no_grad():
+        with torch.no_grad(), without_autocast(*flat):
             fits = switch.fast() and cls.fits(*flat)
             out = cls._forward(_Pass([False] * len(flat)), *flat) if fits else cls.plain(*flat)
         # Compiled code relies on the strides of the fake results and on results that share no memory.
@@ -161,7 +162,7 @@ class _Kernels:
 
     def fake_results(self, *arguments: Any) -> Any:
         flat = _unpack(arguments, self.n_fixed)
-        _check_devices(self.cls.name, flat)
+        check_devices(self.cls.name, flat)
         out = (self.cls.fake or self.cls.plain)(*flat)
         return _empty(out) if self.single else tuple(map(_empty, out))
 
@@ -169,10 +170,12 @@ class _Kernels:
         *inputs, grads, needs = arguments
         cls, flat = self.cls, _unpack(tuple(inputs), self.n_fixed)
         grads = [g.contiguous() for g in grads]
-        with _autograd(), torch.no_grad():
+        cls.check(*flat)
+        with _autograd(), torch.no_grad(), without_autocast(*flat):
             if switch.fast() and cls.fits(*flat):
                 step = _Pass(needs)
-                cls._forward(step, *flat)
+                out = cls._forward(step, *flat)
+                _check_grads(cls.name, [out] if self.single else out, grads)
                 values = cls._backward(step, *grads)
             else:
                 values = fusion.gradients(cls.plain, flat, grads, needs)
@@ -197,15 +200,13 @@ def _autograd_kernel(cls: type[Operator], n_fixed: int | None) -> Callable[..., 
         flat = _unpack(inputs, n_fixed)
         tensors, ctx.others = fusion.part(flat)
         ctx.save_for_backward(*tensors)
-        wants = ctx.needs_input_grad[: len(inputs)]
-        if n_fixed is not None:
-            last = wants[-1]
-            wants = (*wants[:-1], *(last if isinstance(last, (list, tuple)) else [last] * len(inputs[-1])))
-        ctx.needs = [bool(w) and isinstance(a, Tensor) for w, a in zip(wants, flat, strict=True)]
+        # PyTorch counts the tensors of a list one by one here, and more arguments of its own after ours
+        wants = ctx.needs_input_grad[: len(flat)]
+        ctx.needs = [w and isinstance(a, Tensor) for w, a in zip(wants, flat, strict=True)]
 
     def backward(ctx: Any, *grads: Tensor) -> Any:
         flat = fusion.merge(ctx.saved_tensors, ctx.others)
-        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        if not torch.compiler.is_compiling() and (torch.is_grad_enabled() or switch.is_batched(grads)):
             result = fusion.gradients(cls.plain, flat, list(grads), ctx.needs)
         else:
             values = iter(grad_op(*_pack(tuple(flat), n_fixed), list(grads), ctx.needs))
@@ -235,14 +236,14 @@ def _runner(cls: type[Operator], n_fixed: int | None, devices: Sequence[str]) ->
         tensors = [a for a in arguments if isinstance(a, Tensor)]
         kind = tensors[0].device.type
         if autocast_device(*tensors) is not None:
-            with torch.autocast(kind, enabled=False):
+            with without_autocast(*tensors):
                 return run(*arguments)
         if not torch.compiler.is_compiling() and switch.is_transformed():
             return plain(*arguments)
         fuses = may_fuse and kind in fusion.DEVICES
         if torch.compiler.is_compiling() or switch.is_traced(tensors):
             if not torch.compiler.is_compiling():
-                _check_devices(name, arguments)
+                check_devices(name, arguments)
             whole = is_opaque and kind in devices and not fuses and switch.fast()
             return op(*_pack(arguments, n_fixed)) if whole else plain(*arguments)
         if fuses and switch.fast():
@@ -281,7 +282,11 @@ def _keep_arguments(cls: type[Operator]) -> None:
         return out
 
     def differentiable(ctx: Any, *grads: Tensor) -> Any:
+        if autocast_device(*grads) is not None:
+            with without_autocast(*grads):
+                return differentiable(ctx, *grads)
         saved = ctx.saved_tensors
+        grads = tuple(g if g is None or not g.is_neg() else g.resolve_neg() for g in grads)
         if torch.is_grad_enabled() or switch.is_batched(grads):
             arguments = fusion.merge(saved[ctx.n_own :], ctx.others)
             return fusion.gradients(cls.plain, arguments, grads, ctx.needs_input_grad)
@@ -294,12 +299,22 @@ def _keep_arguments(cls: type[Operator]) -> None:
     cls.forward, cls.backward = staticmethod(keeping), staticmethod(differentiable)  # type: ignore[method-assign]
 
 
-def _check_devices(name: str, arguments: Sequence[Any]) -> None:
+def check_devices(name: str, arguments: Sequence[Any]) -> None:
     """Raises RuntimeError where tensors lie on different devices; numbers may lie on the CPU."""
     kinds = {a.device for a in arguments if isinstance(a, Tensor) and (a.dim() or a.device.type != "cpu")}
     if len(kinds) > 1:
         names = ", ".join(sorted(map(str, kinds)))
         raise RuntimeError(f"{NAMESPACE}::{name} expects all tensors on the same device, and they are on {names}")
+
+
+def _check_grads(name: str, results: Sequence[Tensor], grads: Sequence[Tensor]) -> None:
+    """Raises RuntimeError where a gradient is none of the result in its place, as passes rely on."""
+    for k, (result, grad) in enumerate(zip(results, grads, strict=True)):
+        if (grad.shape, grad.dtype, grad.device) != (result.shape, result.dtype, result.device):
+            raise RuntimeError(
+                f"{NAMESPACE}::{name}_grad expects a gradient of {result.dtype}, {tuple(result.shape)} on "
+                f"{result.device} for result {k}, got {grad.dtype}, {tuple(grad.shape)} on {grad.device}"
+            )
 
 
 def _autograd() -> Any:

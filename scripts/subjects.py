@@ -40,9 +40,9 @@ class Subject:
 
         return function, (*self.parameters.values(), *(self.inputs[i].detach() for i in free))
 
-    def gradients(self, call: Callable[..., Tensor]) -> list[Tensor]:
-        """The result of a call on the inputs, and what it gives as gradients."""
-        inputs = [x.detach().requires_grad_() if x.is_floating_point() else x for x in self.inputs]
+    def gradients(self, call: Callable[..., Tensor], of_inputs: bool = True) -> list[Tensor]:
+        """The result of a call on the inputs, and what it gives as gradients, of the parameters alone or of both."""
+        inputs = [x.detach().requires_grad_(of_inputs) if x.is_floating_point() else x for x in self.inputs]
         leaves = [x for x in inputs if x.requires_grad] + [p for p in self.layer.parameters() if p.requires_grad]
         y = call(*inputs)
         weights = torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view(y.shape)

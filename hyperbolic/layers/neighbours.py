@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from hyperbolic.kernels.neighbour_sum import neighbour_sum
+from hyperbolic.kernels.neighbour_sum import NeighbourSum
 
 
 class Neighbours(nn.Module):
@@ -68,7 +68,8 @@ class Neighbours(nn.Module):
     def sum(self, x: Tensor, weights: Tensor) -> Tensor:
         """``sum_j w_ij x_j``: x (M, D), weights (E,) -> (N, D)."""
         pairs = (self.target, self.source, self.offsets, self.reverse_offsets, self.reverse_target, self.order)
-        return neighbour_sum(x, weights, *pairs, self.n_targets)
+        y: Tensor = NeighbourSum.run(x, weights, *pairs, self.n_targets)
+        return y
 
     def softmax(self, scores: Tensor) -> Tensor:
         """``exp(s_ij) / sum_k exp(s_ik)``, the weights of each target summing to 1: (E,) or (E, H). Of a sample each

@@ -62,13 +62,20 @@ def readable(*tensors: Tensor | None) -> bool:
     for t in tensors:
         if t is not None:
             dtype = dtype or t.dtype
-            if t.dtype is not dtype or not t.is_cpu:
+            if t.dtype is not dtype or not t.is_cpu or not has_memory(t):
                 return False
     if dtype not in (torch.float32, torch.float64):
         return False
     if not switch.native() and switch.fast():
         _give_up("", OSError(_NO_COMPILER))
     return switch.native()
+
+
+def has_memory(t: Tensor) -> bool:
+    """Whether a tensor has its numbers at its address: a sparse one, one that is made of others (``DTensor``, a nested
+    one), and one that is negated lazily have not."""
+    is_own = type(t).__torch_dispatch__ is Tensor.__torch_dispatch__  # the class has no operations of its own
+    return is_own and t.layout is torch.strided and not t.is_neg()
 
 
 def takes_index(index: Tensor) -> bool:

@@ -19,16 +19,25 @@ _TOGETHER_S = 25.0  # that one core took for all of them
 
 
 def missing() -> list[str]:
-    """The sources that are not built yet; none where the switch is off or there is no compiler."""
+    """The sources that are not built yet; none where the switch is off or there is no compiler that works, which
+    `native.library` warns of."""
     compiler = switch.cpp_compiler()
-    if compiler is None or not switch.native():
+    if compiler is None or not switch.native() or broken_compiler():
         return []
-    try:
-        machine = native.machine_key(compiler)
-        targets = {name: native.target_of(name, machine) for name in sorted(native.sources())}
-    except (OSError, subprocess.SubprocessError):  # which `native.library` warns of
-        return []
+    machine = native.machine_key(compiler)
+    targets = {name: native.target_of(name, machine) for name in sorted(native.sources())}
     return [name for name, target in targets.items() if not native.matches(target, target.with_suffix(".sha256"))]
+
+
+def broken_compiler() -> str:
+    """What is wrong with the compiler that there is, which cannot say its version; empty if nothing."""
+    compiler = switch.cpp_compiler()
+    try:
+        if compiler is not None:
+            native.machine_key(compiler)
+    except (OSError, subprocess.SubprocessError) as error:
+        return " ".join(f"the C++ compiler {compiler} does not work: {error}".split())
+    return ""
 
 
 def build(say: Callable[[str], None]) -> int:
@@ -114,6 +123,9 @@ def main() -> int:
     except KeyboardInterrupt:
         print("\nInterrupted.", file=sys.stderr)
         return 130
+    if reason := broken_compiler():
+        print(f"error: {reason}; PyTorch's operations run.", file=sys.stderr)
+        return 1
     if names := missing():
         print(f"error: could not be built: {', '.join(names)}; a run that needs them says why.", file=sys.stderr)
         return 1

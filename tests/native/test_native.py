@@ -129,6 +129,17 @@ def test_a_compiler_whose_messages_are_no_utf8(tmp_path, monkeypatch):
         assert native.library("twice") is None
 
 
+def test_building_all_says_that_the_compiler_is_broken(tmp_path, monkeypatch, capsys):
+    compiler = tmp_path / "compiler"
+    compiler.write_text("#!/bin/sh\nexit 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setattr(switch, "cpp_compiler", lambda: str(compiler))
+    monkeypatch.setattr(build.signal, "signal", lambda *_: None)  # of this process
+    (tmp_path / "twice.cpp").write_text(_SOURCE)
+    assert build.main() == 1
+    assert f"error: the C++ compiler {compiler} does not work" in capsys.readouterr().err
+
+
 def test_what_a_broken_compiler_writes_is_not_kept(tmp_path, monkeypatch):
     compiler = tmp_path / "compiler"
     compiler.write_text('#!/bin/sh\nwhile [ $# -gt 0 ]; do test "$1" = -o && echo junk > "$2"; shift; done\n')

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hyperbolic import switch
 from hyperbolic.kernels.neighbour_sum import plain
 from hyperbolic.native import checked_index
 from hyperbolic.operator import Operator, operator
@@ -28,9 +29,12 @@ def neighbour_sum(
         target, source: int64 (E,), the ends i and j of each pair, target sorted. offsets: (N+1,), where the pairs of
             each target begin. order: (E,), the pairs sorted by their source; reverse_target: (E,), their targets in
             this order; reverse_offsets: (M+1,), where those of each source begin. n_targets: N.
-            :class:`~hyperbolic.layers.neighbours.Neighbours` makes them all.
+            :class:`~hyperbolic.layers.neighbours.Neighbours` makes them all. Eager code raises IndexError for others.
     """
-    y: Tensor = NeighbourSum.run(x, weights, target, source, offsets, reverse_offsets, reverse_target, order, n_targets)
+    pairs = (target, source, offsets, reverse_offsets, reverse_target, order)
+    if not switch.is_followed(x, weights, *pairs):
+        NeighbourSum.check(x, weights, *pairs, n_targets)
+    y: Tensor = NeighbourSum.run(x, weights, *pairs, n_targets)
     return y
 
 

@@ -17,6 +17,7 @@ from hyperbolic.kernels.riemannian_steps import plain
 from hyperbolic.kernels.riemannian_steps.plain import Rows, Rule, bound
 from hyperbolic.manifolds import Klein, Lorentz, Manifold, PoincareBall
 from hyperbolic.numerics import SHEET_RADIUS
+from hyperbolic.operator import check_devices
 
 __all__ = ["Rows", "Rule", "bound", "plain", "step"]
 
@@ -59,17 +60,16 @@ def _step(*arguments: Any) -> None:
 
 
 @_step.register_fake
-def _(*arguments: object) -> None:
-    return None
+def _(*arguments: Any) -> None:
+    check_devices("riemannian_step", arguments[:6])
 
 
 def _is_for_cpp(rows: Rows, manifold: Manifold, rule: Rule) -> bool:
     if type(manifold) not in _SYMBOLS or not (rule.exact_exp or type(manifold) is PoincareBall):
         return False
     some = rows.some
-    if some is not None and not (some.is_cpu and some.dtype is torch.int64 and some.is_contiguous()):
-        return False
-    return _LIBRARY.usable(*rows[:5])
+    takes_some = some is None or (some.is_cpu and some.dtype is torch.int64 and some.is_contiguous())
+    return takes_some and _LIBRARY.usable(*rows[:5])
 
 
 def _step_in_cpp(rows: Rows, manifold: Manifold, rule: Rule, max_radius: float | None) -> None:

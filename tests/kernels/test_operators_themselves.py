@@ -1,0 +1,125 @@
+"""Operators called by their own names, as compiled and traced code does, and tensors that are no plain memory."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing._internal.two_tensor import TwoTensor
+
+from hyperbolic.kernels.lorentz_rows import lift
+from hyperbolic.kernels.neighbour_sum import neighbour_sum
+from hyperbolic.operator import OPERATORS
+from tests.kernels.test_operators import EVERY, flat, function, outputs, results, samples
+
+
+def direct(name: str, arguments: tuple):
+    """The registered operator, of the arguments one by one."""
+    op = getattr(torch.ops.hyperbolic, name)
+    if not isinstance(arguments[-1], list):
+        return op
+    n = len(arguments) - 1
+    return lambda *values: op(*values[:n], list(values[n:]))
+
+
+def weighted(result) -> Tensor:
+    return sum((t * torch.linspace(-1, 1, t.numel(), dtype=t.dtype).view(t.shape)).sum() for t in outputs(result))
+
+
+@EVERY
+def test_one_argument_alone_has_its_gradient_and_all_others_without_it(name, native_kernels):
+    arguments = samples(name)[0]
+    call, inputs = function(name, arguments)
+    whole = results(call, inputs)[-len(inputs) :]
+    values = [*map(_bare, flat(arguments))]
+    free = [i for i, a in enumerate(flat(arguments)) if isinstance(a, Tensor) and a.requires_grad]
+    for lone in free:
+        for needy in ([lone], [i for i in free if i != lone]):
+            given = [a.requires_grad_() if i in needy else a for i, a in enumerate(map(_copy, values))]
+            total = weighted(direct(name, arguments)(*given))
+            grads = torch.autograd.grad(
+                total, [given[i] for i in needy], allow_unused=True, materialize_grads=True
+            ) if needy else ()  # fmt: skip
+            for i, grad in zip(needy, grads, strict=True):
+                torch.testing.assert_close(grad, whole[free.index(i)])
+
+
+def _copy(a: object) -> object:
+    return a.clone() if isinstance(a, Tensor) else a
+
+
+@EVERY
+def test_vmap_and_gradients_that_come_together(name, native_kernels):
+    arguments = samples(name)[0]
+    op, values = direct(name, arguments), [*map(_bare, flat(arguments))]
+    i = next(i for i, a in enumerate(flat(arguments)) if isinstance(a, Tensor) and a.requires_grad and a.dim())
+    several = torch.stack([values[i], 0.9 * values[i]])
+    at = lambda t: tuple(outputs(op(*values[:i], t, *values[i + 1 :])))  # noqa: E731
+    for actual, *expected in zip(torch.vmap(at)(several), *map(at, several), strict=True):
+        torch.testing.assert_close(actual, torch.stack(expected))
+    t = values[i].clone().requires_grad_()
+    y = next(y for y in at(t) if y.requires_grad)
+    weights = torch.stack([torch.ones_like(y), torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view(y.shape)])
+    together = torch.autograd.grad(y, t, weights, is_grads_batched=True, retain_graph=True)[0]
+    alone = [torch.autograd.grad(y, t, w, retain_graph=True)[0] for w in weights]
+    torch.testing.assert_close(together, torch.stack(alone))
+
+
+@EVERY
+def test_backward_passes_leave_autocast(name, native_kernels):
+    """Those of the plain formula are autograd's, but within the operator."""
+    arguments = samples(name)[0]
+    call, inputs = function(name, arguments)
+    itself = lambda *t: direct(name, arguments)(*_at(flat(arguments), t))  # noqa: E731
+    for run in (itself, call) if OPERATORS[name].fits(*map(_bare, flat(arguments))) else (itself,):
+        expected = torch.autograd.grad(weighted(run(*inputs)), inputs, allow_unused=True, materialize_grads=True)
+        total = weighted(run(*inputs))
+        with torch.autocast("cpu", torch.bfloat16):
+            actual = torch.autograd.grad(total, inputs, allow_unused=True, materialize_grads=True)
+        for a, e in zip(actual, expected, strict=True):
+            assert torch.equal(a, e)
+
+
+def _at(values: list, tensors: tuple) -> list:
+    rest = iter(tensors)
+    return [next(rest) if isinstance(a, Tensor) and a.requires_grad else a for a in values]
+
+
+@EVERY
+def test_gradients_that_are_none_of_the_results_are_refused(name, native_kernels):
+    arguments = samples(name)[0]
+    values = [[b.detach() for b in a] if isinstance(a, list) else _bare(a) for a in arguments]
+    needs = [isinstance(a, Tensor) and a.requires_grad for a in flat(arguments)]
+    grads = [torch.ones_like(y) for y in outputs(getattr(torch.ops.hyperbolic, name)(*values))]
+    wrong = [torch.ones(2, *grads[0].shape, dtype=grads[0].dtype)]
+    if OPERATORS[name].fits(*flat(tuple(values))):  # PyTorch's own operations cast gradients
+        wrong.append(grads[0].to(torch.float16))
+    for grad in wrong:
+        with pytest.raises(RuntimeError):
+            getattr(torch.ops.hyperbolic, f"{name}_grad")(*values, [grad, *grads[1:]], needs)
+
+
+def _bare(a: object) -> object:
+    return a.detach() if isinstance(a, Tensor) else a
+
+
+def test_tensors_that_are_made_of_others_get_the_plain_formula(native_kernels):
+    x, c = torch.randn(3, 4), torch.tensor(1.0, dtype=torch.float64)
+    y = lift(TwoTensor(x, 2 * x), c)
+    torch.testing.assert_close(y.a, lift(x, c))
+    torch.testing.assert_close(y.b, lift(2 * x, c))
+
+
+def test_lazy_negation_is_seen(native_kernels):
+    x, c = torch.randn(3, 4, requires_grad=True), torch.tensor(1.0, dtype=torch.float64)
+    torch.testing.assert_close(lift(torch._neg_view(-x.detach()), c), lift(x.detach(), c))
+    y, weights = lift(x, c), torch.randn(3, 5)
+    actual = torch.autograd.grad(y, x, torch._neg_view(-weights), retain_graph=True)
+    torch.testing.assert_close(actual, torch.autograd.grad(y, x, weights))
+
+
+def test_neighbours_that_are_none_are_refused_by_the_public_function(native_kernels):
+    values = [_bare(a) for a in samples("neighbour_sum")[0]]
+    for wrong in (-1, 10**12):
+        source = values[3].clone()
+        source[0] = wrong
+        with pytest.raises(IndexError, match=f"neighbour_sum: index {wrong} of"):
+            neighbour_sum(*values[:3], source, *values[4:])
