@@ -14,6 +14,7 @@ command line still change single settings. No text of a checkpoint gets onto the
 
 import contextlib
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -108,7 +109,14 @@ def choose(words: Sequence[str]) -> list[str]:
     mode = value_of(f"mode={settings.get('mode', 'fit')}")
     key = "trainer.resume" if mode == "fit" else "checkpoint"
     place = value_of(f"{key}={settings.get(key, 'null')}")
-    if place in ("null", "auto", "") or mode not in resume.STATES or {*GROUPS, "experiment"} & set(settings):
+    chosen = {*GROUPS, "experiment"} & set(settings)
+    if place in ("null", "auto", "") or mode not in resume.STATES or chosen:
+        if chosen and not chosen & {"task", "experiment"} and place not in ("null", "auto", ""):
+            print(
+                f"{' and '.join(sorted(chosen))}: where such a word stands, all settings come from the command line, "
+                "the task as well; without a task, geometry, encoder and experiment they are those of the checkpoint.",
+                file=sys.stderr,
+            )
         composing.register()
         return list(words)
     checkpoint = resume.read(Path(place), f"{key}={place}", resume.STATES[mode])

@@ -102,7 +102,7 @@ class Layout:
     @property
     def of_paper(self) -> str:
         """What the paper's values are called beside ours."""
-        return self.theirs if self.again else "published"
+        return self.theirs if self.again or self.label else "published"
 
     @property
     def places(self) -> Iterator[tuple[str, Place]]:

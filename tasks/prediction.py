@@ -8,7 +8,7 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -219,10 +219,19 @@ def json_line(answer: dict[str, Any]) -> str:
         ) from None
 
 
-def answers(task: Task, data: TaskData, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """What mode=predict writes for the lines of an input, a dictionary each; task, data: of `configs.build.restore`."""
+def answers(task: Task, data: TaskData, lines: Iterable[str | Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """What mode=predict writes for the lines of an input, a dictionary each.
+
+    Args: task, data: of `configs.build.restore`. lines: as in a file, or what a line of JSON says.
+
+    Raises:
+        TypeError: one text, which would be a line for each of its letters.
+    """
+    if isinstance(lines, (str, bytes)):
+        raise TypeError(f"answers takes a list of lines, as answers(task, data, [{lines[:40]!r}]), not one text")
     dtype = _make_ready(task, task.device, task.origin.config["trainer"].get("precision", "32-true"))
-    encoded = (f"{line}\n".encode() for line in lines)
+    texts = (line if isinstance(line, str) else json.dumps(line, ensure_ascii=False) for line in lines)
+    encoded = (f"{text}\n".encode() for text in texts)
     return _answers(task, data, _with_others(data, encoded, "the input"), dtype)
 
 

@@ -75,7 +75,7 @@ def graph(size: Mapping[str, Any], of: Settings) -> tuple[str, str]:
     """A knowledge graph of T triples and E entities.
 
     - The objective is the softmax over all entities with L2: 0.5 of HyboNet's points on the hyperboloid, 0.05 of other
-      models. On 8,000 triples of FB15k-237 and of WN18RR 30 epochs of batches of 1000 with 50 wrong answers to each
+      models. On 8,000 triples of FB15k-237 and of WN18RR 30 epochs of batches of 1000 with 50 negatives to each
       triple have a test MRR of 0.27 and 0.03, and these defaults 0.51 and 0.33.
     - With E > MOST_ENTITIES the softmax is over POOL of them, drawn for each batch: on 40,000 triples of WN18RR with
       16,836 entities the validation MRR was the same at the same step, and a step five times as quick. With
@@ -115,7 +115,7 @@ def _settle_answers(objective: str, entities: int, of: Settings) -> str:
         why = "as there are many" if are_many and not has_pool else why
     else:
         settled = (50, None, 0.1)
-        over = f"{50 if negatives == AUTO else negatives} wrong answers that are drawn for each triple"
+        over = f"{50 if negatives == AUTO else negatives} negatives that are drawn for each triple"
     for key, value in zip(keys, settled, strict=True):
         of.settle(key, value)
     return f"{'a softmax' if is_softmax else objective} over {over}, {why}"

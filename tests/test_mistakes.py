@@ -138,6 +138,10 @@ def test_a_checkpoint_of_another_task_is_refused(finished, tmp_path):
     other = short(tmp_path, "mode=test", f"checkpoint={best}", "geometry=euclidean")
     assert other.code == 1
     assert "geometry.name='poincare', not 'euclidean'" in other.err
+    other = call("mode=test", *QUIET, f"checkpoint={best}", "encoder=gru", "geometry=poincare", f"paths.output_dir={tmp_path}")
+    assert other.code == 1
+    assert "encoder and geometry: where such a word stands, all settings come from the command line" in other.err
+    assert "task.name='prefix_toy', not 'prefix10'" in other.err
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "text", "foreign"])

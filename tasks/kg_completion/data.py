@@ -82,8 +82,8 @@ class GraphData(TaskData):
     `toy.toy_graph`). sizes: by split, how many triples are used, from the first; null: all. examples: what a training
     batch holds, triples, or queries with all their answers (for 1-N losses). reciprocal: every relation has a reversed
     one with parameters of its own, on which is trained too, and with which heads are sought. known: for the splits dev
-    and test, the splits whose triples are no wrong answers. known_in_training: the splits whose triples are not drawn
-    as wrong answers. without_self: the entity that a query names is no candidate either. unseen: keep | drop the
+    and test, the splits whose triples are no negatives. known_in_training: the splits whose triples are not drawn
+    as negatives. without_self: the entity that a query names is no candidate either. unseen: keep | drop the
     queries of dev and test with an entity or relation that train does not have. The others are TaskData's.
     """
 

@@ -12,7 +12,7 @@ from tasks.batches import Share
 from tasks.errors import UserError
 from tasks.ragged import ranges
 
-ROUNDS = 100  # so often a wrong answer is drawn that is true
+ROUNDS = 100  # so often a negative is drawn that is true
 
 
 class Facts:

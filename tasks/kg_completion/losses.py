@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-EXCLUDED = -1e30  # the score of what is no wrong answer; losses ignore it, and have no gradient by it
+EXCLUDED = -1e30  # the score of what is no negative; losses ignore it, and have no gradient by it
 
 
 def mean(x: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -19,7 +19,7 @@ def negative_bce(scores: Tensor, count: int, weights: Tensor | None = None) -> T
 
     Scores (B, 1 + N), the true answer first, then N wrong ones, of which some may be `EXCLUDED`. For n = N it is the
     mean binary cross entropy (Balazevic et al. 2019); a larger sample N has the same expectation. HyboNet's paper takes
-    the sum over the wrong answers and its program the mean, as here.
+    the sum over the negatives and its program the mean, as here.
     """
     wrong = scores[:, 1:]
     n = (wrong > EXCLUDED / 2).sum(-1).clamp_min(1)

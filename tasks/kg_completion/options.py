@@ -15,14 +15,14 @@ class LinkPredictionOptions:
 
     objective: bce | self_adversarial | cross_entropy (softmax) of each triple against `negatives` wrong ones, in
     cross_entropy None for all entities (Lacroix et al. 2018); all_bce (1-N: all entities, right and wrong; needs
-    task.data.examples=queries). corrupt: wrong answers take the place of tails, or (both) in every second triple of
+    task.data.examples=queries). corrupt: negatives take the place of tails, or (both) in every second triple of
     heads, which is for data without reciprocals. double_neg: a wrong triple has another head as well as another tail,
     (h', r, t') (`--double_neg` of KGEmb, the program of Chami et al. 2020). subsampling: triples weigh
     ``w = (n(h, r) + n(r, t) + 6)^-1/2`` and the loss is ``sum w l / sum w``, with the numbers of the tails of (h, r)
     and of the heads of (r, t) in train (Sun et al. 2019, in their program unless `--uni_weight`; 6 = 2 * 3, as its
     counts begin at 4). pool: one draw of so many entities for all triples of a batch, in
     the place of `negatives` of each; in bce they weigh as `negatives`, so the loss has the same expectation, with less
-    noise. self_share: of this share of the queries, from 0 to 1, one wrong answer is the entity in the query, which is
+    noise. self_share: of this share of the queries, from 0 to 1, one negative is the entity in the query, which is
     often close to the right one and which a random draw seldom has; with a pool it weighs as one of it. temperature: of
     self_adversarial. smoothing: of labels, in all_bce. regulariser: weight of sum |x|^exponent over the rows that a
     batch uses. ties: of the headline metrics. top_k: answers to a question; hide_known: without those the graph has.
@@ -62,7 +62,7 @@ class LinkPredictionOptions:
         share("task.module.self_share", self.self_share)
         if (self.pool is not None or self.self_share) and (self.negatives is None or self.objective == "all_bce"):
             raise UserError(
-                f"task.module.pool={self.pool} and self_share={self.self_share} are about wrong answers that are "
+                f"task.module.pool={self.pool} and self_share={self.self_share} are about negatives that are "
                 f"drawn, and objective={self.objective} with negatives={self.negatives} takes all entities; set "
                 "pool=null and self_share=0."
             )
@@ -82,7 +82,7 @@ class LinkPredictionOptions:
             )
         if self.double_neg and (self.corrupt == "both" or self.objective == "all_bce"):
             raise UserError(
-                f"task.module.double_neg=true goes with corrupt=tails and an objective that draws wrong answers, not "
+                f"task.module.double_neg=true goes with corrupt=tails and an objective that draws negatives, not "
                 f"with corrupt={self.corrupt} and objective={self.objective}."
             )
         if self.subsampling and self.objective == "all_bce":

@@ -1,4 +1,4 @@
-"""Training on triples and wrong answers, filtered ranks, and answers to questions."""
+"""Training on triples and negatives, filtered ranks, and answers to questions."""
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
@@ -39,7 +39,7 @@ class LinkPredictionTask(Task):
     with the same score as the right one count half in a realistic rank (its mean over all orders), not at all in an
     optimistic one, wholly in a pessimistic one. `export` writes the scores of each relation and direction.
 
-    graph, known_in_training, known_triples: from the data: the graph, the triples that are not drawn as wrong answers,
+    graph, known_in_training, known_triples: from the data: the graph, the triples that are not drawn as negatives,
     and all of them. lazy: the optimiser moves only rows with a gradient. options: the fields of
     `LinkPredictionOptions`. The others are Task's.
     """

@@ -77,7 +77,7 @@ def test_a_gain_that_does_not_fit_is_told(change, said):
 
 def test_runs_on_part_of_the_data_are_not_counted(layout, monkeypatch):
     monkeypatch.setattr(cells_of_tables, "settings_line", lambda run: "")
-    for lines in ("budget_lines", "rising_lines"):
+    for lines in ("budget_lines", "edge_lines", "rising_lines"):
         monkeypatch.setattr(cells_of_tables, lines, lambda layout, cells: [])
 
     def runs(value: float, share: float) -> list[dict]:

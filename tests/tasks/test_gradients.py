@@ -55,7 +55,7 @@ RUNS = {name: (f"task={name}", *SMALL.get(name, ())) for name in TOYS} | {
     "weighted triples": (
         *GRAPH, "task.module.subsampling=true", "task.module.objective=self_adversarial", "task.module.regulariser=0.1",
     ),
-    "a pool of wrong answers": (*GRAPH, "task.module.pool=20", "task.module.self_share=0.5", "task.module.regulariser=0.1"),
+    "a pool of negatives": (*GRAPH, "task.module.pool=20", "task.module.self_share=0.5", "task.module.regulariser=0.1"),
     "batch norm": (
         *GRAPH, "encoder=tucker", "task.data.examples=queries", "task.module.objective=all_bce",
         "encoder.input_dropout=0.0", "encoder.hidden_dropout1=0.0", "encoder.hidden_dropout2=0.0",

@@ -59,9 +59,9 @@ def test_the_reason_that_is_printed_is_what_it_follows_from():
     assert "a softmax over all entities, which are few enough" in reason(135)
     assert "a softmax over 3,000 entities that are drawn for each batch, as there are many" in reason(20_000)
     drawn = {"task.module.objective": "cross_entropy", "task.module.negatives": 50}
-    assert "a softmax over 50 wrong answers that are drawn for each triple, as it is set" in reason(135, **drawn)
+    assert "a softmax over 50 negatives that are drawn for each triple, as it is set" in reason(135, **drawn)
     assert "a softmax over all entities, as it is set" in reason(20_000, **{"task.module.negatives": None})
-    assert "bce over 50 wrong answers" in reason(20_000, **{"task.module.objective": "bce"})
+    assert "bce over 50 negatives" in reason(20_000, **{"task.module.objective": "bce"})
     assert "all_bce over all entities" in reason(135, **{"task.module.objective": "all_bce"})
     assert "over 135 entities that are drawn" in reason(135, **{"task.module.self_share": 0.2}), "not more than there are"
 

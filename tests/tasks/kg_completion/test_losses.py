@@ -25,7 +25,7 @@ def random_scores(dtype: torch.dtype, rows: int = 6, columns: int = 8) -> torch.
 
 
 def ruled_out(scores: torch.Tensor) -> torch.Tensor:
-    """bool like the scores: some wrong answers, in the second row all of them, in the third none."""
+    """bool like the scores: some negatives, in the second row all of them, in the third none."""
     out = torch.rand(scores.shape) < 0.4
     out[1], out[2] = True, False
     out[:, 0] = False
@@ -123,7 +123,7 @@ def test_no_gradient_reaches_what_is_ruled_out(loss, dtype):
     assert (through[out] == 0).all()
     assert through.isfinite().all()
     last = ~out
-    last[1] = False  # a row without wrong answers: cross entropy is 0 there
+    last[1] = False  # a row without negatives: cross entropy is 0 there
     assert (through[last] != 0).all()
     direct = scores.masked_fill(out, EXCLUDED).requires_grad_()
     (at,) = torch.autograd.grad(loss(direct), direct)

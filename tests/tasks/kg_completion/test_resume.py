@@ -1,4 +1,4 @@
-"""A run that is stopped and goes on draws the same wrong answers as one that is not."""
+"""A run that is stopped and goes on draws the same negatives as one that is not."""
 
 from pathlib import Path
 

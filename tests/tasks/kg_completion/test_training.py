@@ -1,4 +1,4 @@
-"""The loss of a batch from the scores of single triples, and that no wrong answer of it is true."""
+"""The loss of a batch from the scores of single triples, and that no negative of it is true."""
 
 import math
 
@@ -61,7 +61,7 @@ def test_wrong_answers_are_never_true(tmp_path, objective, changes, splits):
     right = set(zip(*(batch[k].tolist() for k in "hrt"), strict=True))
     grown = cells(gradient < 0)
     assert grown <= right
-    small = changes.get("pool") == 20  # in which some queries may have no wrong answer
+    small = changes.get("pool") == 20  # in which some queries may have no negative
     assert small or grown == right
     wrong, truth = cells(gradient > 0), truths(data, *splits)
     assert wrong
