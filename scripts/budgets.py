@@ -7,40 +7,66 @@ from typing import Any
 
 from configs.cells import Place
 from configs.tables import Layout
+from configs.tuning import search_values
+from scripts.listing import listing
 from scripts.orderings import seeds
 from scripts.records import Record
 from tasks.schedules import FALLING
 from tasks.settings import flat
 
 STEPS = "Shares of the authors' steps count a step as one, however many examples it has: batches may differ from theirs"
+RATE = "optim.lr"
 RISES, FALLS = "so that more steps may give more", "as it mostly is where learning rates fall to 0 over the run"
 
 
 def budget_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
     """A line for each budget, number of seeds and tuning, with the cells that have them; none where there is no run."""
-    places: dict[str, list[str]] = defaultdict(list)
+    places: dict[str, dict[Place, str]] = defaultdict(dict)
     notes = {cell.place: cell.tuning.note for cell in layout.cells if cell.tuning}
-    for name, place in layout.places:
+    filled = [place for place, runs in cells.items() if runs]
+    for _, place in layout.places:
         if not (runs := cells.get(place, [])):
             continue
         known = filter(None, (notes.get(place), layout.tuned.get(place[0])))
         tuned = "; ".join(known) or layout.tuned_else or "who tuned it is not recorded"
-        places[f"{budget(runs[0], layout.budgets.get(place))}; {seeds(runs)}; {tuned}"].append(name)
-    lines = [f"Budget: {words}: {'; '.join(where)}" for words, where in places.items()]
+        places[f"{budget(runs[0], layout.budgets.get(place))}; {seeds(runs)}; {tuned}"][place] = ""
+    lines = [f"Budget: {words}: {listing(layout, where, filled)}" for words, where in places.items()]
     return [*lines, STEPS] if any(" % of its authors'" in line for line in lines) else lines
 
 
 def rising_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
     """The cells whose last validation was the best for most of their seeds: a line for those with learning rates that
     fall to 0 over the run, where that is usual, and one for the others."""
-    places: dict[str, list[str]] = {RISES: [], FALLS: []}
-    for name, place in layout.places:
+    places: dict[str, dict[Place, str]] = {RISES: {}, FALLS: {}}
+    filled = [place for place, runs in cells.items() if runs]
+    for _, place in layout.places:
         runs = cells.get(place, [])
         if 2 * (last := sum(was_rising(run) for run in runs)) > len(runs):
             falls = runs[0]["config"]["optim"].get("schedule") in FALLING
-            place = name if last == len(runs) else f"{name} ({last} of {len(runs)} seeds)"
-            places[FALLS if falls else RISES].append(place)
-    return [f"The last validation was the best, {word}: {'; '.join(where)}" for word, where in places.items() if where]
+            remark = "" if last == len(runs) else f" ({last} of {len(runs)} seeds)"
+            places[FALLS if falls else RISES][place] = remark
+    return [
+        f"The last validation was the best, {word}: {listing(layout, where, filled)}"
+        for word, where in places.items()
+        if where
+    ]
+
+
+def edge_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
+    """The cells for which the trials chose the lowest or the highest learning rate of their range, where another one
+    beyond it may be better."""
+    tried = [float(value) for value in search_values(layout.tuning).get(RATE) or ()]
+    if len(tried) < 2:
+        return []
+    filled = [place for place, runs in cells.items() if runs]
+    tuned = {cell.place: cell.tuning.words for cell in layout.cells if cell.tuning}
+    lines = []
+    for name, rate in (("lowest", min(tried)), ("highest", max(tried))):
+        words = {f"{RATE}={value}" for value in search_values(layout.tuning)[RATE] or () if float(value) == rate}
+        if where := {place: "" for place in filled if words & {*tuned.get(place, ())}}:
+            which = f"The {name} learning rate of the search, {rate:g}, beyond which none was tried"
+            lines.append(f"{which}: {listing(layout, where, filled)}")
+    return lines
 
 
 def was_rising(run: Record) -> bool:

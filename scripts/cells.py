@@ -9,8 +9,9 @@ from typing import Any
 from configs.cells import Place
 from configs.tables import SPREADS, Layout
 from hyperbolic.optim.roles import ROLES
-from scripts.budgets import budget_lines, is_solved, rising_lines
+from scripts.budgets import budget_lines, edge_lines, is_solved, rising_lines
 from scripts.gains import gain_lines
+from scripts.listing import listing
 from scripts.orderings import LEGEND, ROUNDING, ordering_lines, quantile, seeds
 from scripts.records import Record, RecordError
 from tasks.settings import flat
@@ -105,16 +106,17 @@ def notes(layout: Layout, cells: Cells) -> list[str]:
     lines = [layout.protocol if layout.again else f"Paper: {layout.protocol}"]
     if None in layout.published.values():
         lines.append("A value shown as ? is in the paper, but cannot be read in the copy that was at hand.")
-    places: dict[str, list[str]] = defaultdict(list)
-    for name, place in layout.places:
+    remarks: dict[str, dict[Place, str]] = defaultdict(dict)
+    for _, place in layout.places:
         by_settings: dict[str, list[int]] = defaultdict(list)
         for run in cells.get(place, []):
             by_settings[settings_line(run)].append(run["seed"])
         for settings, numbers in by_settings.items():
             plural = "seed" if len(numbers) == 1 else "seeds"
-            places[settings].append(f"{name} ({plural} {', '.join(map(str, numbers))})")
-    lines += [f"Ours, {settings}: {'; '.join(where)}" for settings, where in places.items()]
-    lines += [*budget_lines(layout, cells), *rising_lines(layout, cells)]
+            remarks[settings][place] = f" ({plural} {', '.join(map(str, numbers))})"
+    filled = [place for place, runs in cells.items() if runs]
+    lines += [f"Ours, {settings}: {listing(layout, where, filled)}" for settings, where in remarks.items()]
+    lines += [*budget_lines(layout, cells), *edge_lines(layout, cells), *rising_lines(layout, cells)]
     whole = {place: runs for place, runs in cells.items() if runs and not _partial(layout, runs)}
     orderings = [line for ordering in layout.orderings for line in ordering_lines(layout, ordering, whole)]
     lines += [*orderings, LEGEND] if orderings else []
@@ -188,7 +190,8 @@ def settings_line(run: Record) -> str:
     if isinstance(files, dict) and "vectors" in files:
         parts.append(f"word vectors {files['vectors']}")
     solved, tokens = is_solved(config), config.get("task.data.batch_tokens")
-    parts += [f"{epochs} epochs"] if epochs not in (None, -1) and not solved else []
+    unit = "starts" if optim.get("rule") == "lbfgs" else "epochs"  # a start of L-BFGS is an epoch
+    parts += [f"{epochs} {unit}"] if epochs not in (None, -1) and not solved else []
     parts += [f"at most {steps} steps"] if steps not in (None, -1) else []
     if not solved:
         parts.append(f"batches of {tokens} tokens" if tokens else f"batches of {config.get('task.data.batch_size')}")
