@@ -110,11 +110,13 @@ def choose(words: Sequence[str]) -> list[str]:
     key = "trainer.resume" if mode == "fit" else "checkpoint"
     place = value_of(f"{key}={settings.get(key, 'null')}")
     chosen = {*GROUPS, "experiment"} & set(settings)
-    if place in ("null", "auto", "") or mode not in resume.STATES or chosen:
-        if chosen and not chosen & {"task", "experiment"} and place not in ("null", "auto", ""):
+    uses_checkpoint = place not in ("null", "auto", "") and mode in resume.STATES
+    if chosen or not uses_checkpoint:
+        if uses_checkpoint and not chosen & {"task", "experiment"}:
+            names = " and ".join(sorted(chosen))
             print(
-                f"{' and '.join(sorted(chosen))}: where such a word stands, all settings come from the command line, "
-                "the task as well; without a task, geometry, encoder and experiment they are those of the checkpoint.",
+                f"{names}: with this and no task all settings, the task's too, come from the command line; leave "
+                f"{names} out to have those of the checkpoint.",
                 file=sys.stderr,
             )
         composing.register()

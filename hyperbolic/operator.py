@@ -133,7 +133,7 @@ def _define(cls: type[Operator], schema: str) -> None:
     torch.library.register_fake(f"{NAMESPACE}::{cls.name}", kernels.fake_results, lib=_library)
     torch.library.register_fake(f"{NAMESPACE}::{grad}", kernels.fake_gradients, lib=_library)
     _library.impl(cls.name, _autograd_kernel(cls, n_fixed), "Autograd", with_keyset=True)
-    _library.impl(cls.name, lambda *arguments: cls.plain(*_unpack(arguments, n_fixed)), "FuncTorchBatched")
+    _library.impl(cls.name, _plainly(cls, n_fixed), "FuncTorchBatched")
 
 
 def _pack(arguments: Arguments, n_fixed: int | None) -> Arguments:
@@ -143,6 +143,17 @@ def _pack(arguments: Arguments, n_fixed: int | None) -> Arguments:
 
 def _unpack(arguments: Arguments, n_fixed: int | None) -> Arguments:
     return arguments if n_fixed is None else (*arguments[:-1], *arguments[-1])
+
+
+def _plainly(cls: type[Operator], n_fixed: int | None) -> Callable[..., Any]:
+    """The plain formula of the arguments that the operator has, in their own dtype."""
+
+    def formula(*arguments: Any) -> Any:
+        flat = _unpack(arguments, n_fixed)
+        with without_autocast(*flat):
+            return cls.plain(*flat)
+
+    return formula
 
 
 class _Kernels:
@@ -207,18 +218,20 @@ def _autograd_kernel(cls: type[Operator], n_fixed: int | None) -> Callable[..., 
     def backward(ctx: Any, *grads: Tensor) -> Any:
         flat = fusion.merge(ctx.saved_tensors, ctx.others)
         if not torch.compiler.is_compiling() and (torch.is_grad_enabled() or switch.is_batched(grads)):
-            result = fusion.gradients(cls.plain, flat, list(grads), ctx.needs)
+            with without_autocast(*grads):
+                result = fusion.gradients(cls.plain, flat, list(grads), ctx.needs)
         else:
             values = iter(grad_op(*_pack(tuple(flat), n_fixed), list(grads), ctx.needs))
             result = tuple(next(values) if need else None for need in ctx.needs)
         return _pack(tuple(result), n_fixed)
 
+    plainly = _plainly(cls, n_fixed)
     differentiable = make_autograd_impl(op, Info(backward, keep))  # what torch.library.register_autograd registers
 
     def of_transforms(keys: Any, *arguments: Any) -> Any:
         """PyTorch's kernel of `backward` has no forward-mode derivative."""
         if switch.is_transformed():
-            return cls.plain(*_unpack(arguments, n_fixed))
+            return plainly(*arguments)
         return differentiable(keys, *arguments)
 
     return of_transforms
@@ -286,8 +299,8 @@ def _keep_arguments(cls: type[Operator]) -> None:
             with without_autocast(*grads):
                 return differentiable(ctx, *grads)
         saved = ctx.saved_tensors
-        grads = tuple(g if g is None or not g.is_neg() else g.resolve_neg() for g in grads)
-        if torch.is_grad_enabled() or switch.is_batched(grads):
+        readable = all(g is None or switch.has_memory(g) for g in grads)
+        if torch.is_grad_enabled() or switch.is_batched(grads) or not readable:
             arguments = fusion.merge(saved[ctx.n_own :], ctx.others)
             return fusion.gradients(cls.plain, arguments, grads, ctx.needs_input_grad)
         if getattr(ctx, "own_grads", None) == []:
@@ -309,6 +322,8 @@ def check_devices(name: str, arguments: Sequence[Any]) -> None:
 
 def _check_grads(name: str, results: Sequence[Tensor], grads: Sequence[Tensor]) -> None:
     """Raises RuntimeError where a gradient is none of the result in its place, as passes rely on."""
+    if len(grads) != len(results):
+        raise RuntimeError(f"{NAMESPACE}::{name}_grad expects {len(results)} gradients, got {len(grads)}")
     for k, (result, grad) in enumerate(zip(results, grads, strict=True)):
         if (grad.shape, grad.dtype, grad.device) != (result.shape, result.dtype, result.device):
             raise RuntimeError(

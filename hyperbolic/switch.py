@@ -112,6 +112,13 @@ def is_traced(tensors: Iterable[Tensor]) -> bool:
     return False
 
 
+def has_memory(t: Tensor) -> bool:
+    """Whether a tensor has its numbers at its address: a sparse one, one that is made of others (``DTensor``, a nested
+    one), one that is negated lazily and a zero that is none yet have not."""
+    is_own = type(t).__torch_dispatch__ is Tensor.__torch_dispatch__  # the class has no operations of its own
+    return is_own and t.layout is torch.strided and not t.is_neg() and not t._is_zerotensor()
+
+
 def is_followed(*tensors: Tensor) -> bool:
     """Whether :func:`is_traced` or :func:`is_transformed`: no autograd function of ours, and no address of a tensor."""
     return is_traced(tensors) or is_transformed()

@@ -23,14 +23,13 @@ def budget_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
     """A line for each budget, number of seeds and tuning, with the cells that have them; none where there is no run."""
     places: dict[str, dict[Place, str]] = defaultdict(dict)
     notes = {cell.place: cell.tuning.note for cell in layout.cells if cell.tuning}
-    filled = [place for place, runs in cells.items() if runs]
     for _, place in layout.places:
         if not (runs := cells.get(place, [])):
             continue
         known = filter(None, (notes.get(place), layout.tuned.get(place[0])))
         tuned = "; ".join(known) or layout.tuned_else or "who tuned it is not recorded"
         places[f"{budget(runs[0], layout.budgets.get(place))}; {seeds(runs)}; {tuned}"][place] = ""
-    lines = [f"Budget: {words}: {listing(layout, where, filled)}" for words, where in places.items()]
+    lines = [f"Budget: {words}: {listing(layout, where, cells)}" for words, where in places.items()]
     return [*lines, STEPS] if any(" % of its authors'" in line for line in lines) else lines
 
 
@@ -38,7 +37,6 @@ def rising_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
     """The cells whose last validation was the best for most of their seeds: a line for those with learning rates that
     fall to 0 over the run, where that is usual, and one for the others."""
     places: dict[str, dict[Place, str]] = {RISES: {}, FALLS: {}}
-    filled = [place for place, runs in cells.items() if runs]
     for _, place in layout.places:
         runs = cells.get(place, [])
         if 2 * (last := sum(was_rising(run) for run in runs)) > len(runs):
@@ -46,7 +44,7 @@ def rising_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
             remark = "" if last == len(runs) else f" ({last} of {len(runs)} seeds)"
             places[FALLS if falls else RISES][place] = remark
     return [
-        f"The last validation was the best, {word}: {listing(layout, where, filled)}"
+        f"The last validation was the best, {word}: {listing(layout, where, cells)}"
         for word, where in places.items()
         if where
     ]
@@ -58,14 +56,13 @@ def edge_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
     tried = [float(value) for value in search_values(layout.tuning).get(RATE) or ()]
     if len(tried) < 2:
         return []
-    filled = [place for place, runs in cells.items() if runs]
-    tuned = {cell.place: cell.tuning.words for cell in layout.cells if cell.tuning}
+    tuned = [cell.place for cell in layout.cells if cell.tuning and cells.get(cell.place)]
+    rates = {place: float(flat(cells[place][0]["config"])[RATE]) for place in tuned}
     lines = []
     for name, rate in (("lowest", min(tried)), ("highest", max(tried))):
-        words = {f"{RATE}={value}" for value in search_values(layout.tuning)[RATE] or () if float(value) == rate}
-        if where := {place: "" for place in filled if words & {*tuned.get(place, ())}}:
+        if where := {place: "" for place in tuned if rates[place] == rate}:
             which = f"The {name} learning rate of the search, {rate:g}, beyond which none was tried"
-            lines.append(f"{which}: {listing(layout, where, filled)}")
+            lines.append(f"{which}: {listing(layout, where, cells)}")
     return lines
 
 

@@ -114,8 +114,7 @@ def notes(layout: Layout, cells: Cells) -> list[str]:
         for settings, numbers in by_settings.items():
             plural = "seed" if len(numbers) == 1 else "seeds"
             remarks[settings][place] = f" ({plural} {', '.join(map(str, numbers))})"
-    filled = [place for place, runs in cells.items() if runs]
-    lines += [f"Ours, {settings}: {listing(layout, where, filled)}" for settings, where in remarks.items()]
+    lines += [f"Ours, {settings}: {listing(layout, where, cells)}" for settings, where in remarks.items()]
     lines += [*budget_lines(layout, cells), *edge_lines(layout, cells), *rising_lines(layout, cells)]
     whole = {place: runs for place, runs in cells.items() if runs and not _partial(layout, runs)}
     orderings = [line for ordering in layout.orderings for line in ordering_lines(layout, ordering, whole)]

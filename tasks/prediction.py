@@ -225,10 +225,10 @@ def answers(task: Task, data: TaskData, lines: Iterable[str | Mapping[str, Any]]
     Args: task, data: of `configs.build.restore`. lines: as in a file, or what a line of JSON says.
 
     Raises:
-        TypeError: one text, which would be a line for each of its letters.
+        TypeError: one text or one dictionary, whose letters and keys would be lines.
     """
-    if isinstance(lines, (str, bytes)):
-        raise TypeError(f"answers takes a list of lines, as answers(task, data, [{lines[:40]!r}]), not one text")
+    if isinstance(lines, (str, bytes, Mapping)):
+        raise TypeError("answers takes a list of lines, as answers(task, data, [line]), not one alone")
     dtype = _make_ready(task, task.device, task.origin.config["trainer"].get("precision", "32-true"))
     texts = (line if isinstance(line, str) else json.dumps(line, ensure_ascii=False) for line in lines)
     encoded = (f"{text}\n".encode() for text in texts)

@@ -140,7 +140,7 @@ def test_a_checkpoint_of_another_task_is_refused(finished, tmp_path):
     assert "geometry.name='poincare', not 'euclidean'" in other.err
     other = call("mode=test", *QUIET, f"checkpoint={best}", "encoder=gru", "geometry=poincare", f"paths.output_dir={tmp_path}")
     assert other.code == 1
-    assert "encoder and geometry: where such a word stands, all settings come from the command line" in other.err
+    assert "encoder and geometry: with this and no task all settings" in other.err
     assert "task.name='prefix_toy', not 'prefix10'" in other.err
 
 

@@ -127,10 +127,11 @@ def test_a_checkpoint_alone_predicts_what_it_predicts_with_its_data(task, runs, 
         # or the test proves nothing; models of prefixes and of the toy of probing need no vocabulary
         assert any(each.called for each in watched) != (task in ("prefix_toy", "probing_toy"))
     assert len(expected) == INPUTS[task].count("\n")
-    with pytest.raises(TypeError, match="takes a list of lines"):
-        prediction.answers(*restored, "one text")
+    for line in ("one text", {"text": "one text"}):
+        with pytest.raises(TypeError, match="takes a list of lines"):
+            prediction.answers(*restored, line)
     if task == "document_classification_toy":
-        lines = [*map(prediction.json.dumps, objects := [{"text": "the ball", "id": 3}, {"text": "a game"}])]
+        lines = [*map(json.dumps, objects := [{"text": "the ball", "id": 3}, {"text": "a game"}])]
         assert [*prediction.answers(*restored, objects)] == [*prediction.answers(*restored, lines)]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

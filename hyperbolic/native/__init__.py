@@ -62,7 +62,7 @@ def readable(*tensors: Tensor | None) -> bool:
     for t in tensors:
         if t is not None:
             dtype = dtype or t.dtype
-            if t.dtype is not dtype or not t.is_cpu or not has_memory(t):
+            if t.dtype is not dtype or not t.is_cpu or not switch.has_memory(t):
                 return False
     if dtype not in (torch.float32, torch.float64):
         return False
@@ -71,16 +71,9 @@ def readable(*tensors: Tensor | None) -> bool:
     return switch.native()
 
 
-def has_memory(t: Tensor) -> bool:
-    """Whether a tensor has its numbers at its address: a sparse one, one that is made of others (``DTensor``, a nested
-    one), and one that is negated lazily have not."""
-    is_own = type(t).__torch_dispatch__ is Tensor.__torch_dispatch__  # the class has no operations of its own
-    return is_own and t.layout is torch.strided and not t.is_neg()
-
-
 def takes_index(index: Tensor) -> bool:
     """Whether a C++ kernel may take a tensor for numbers of rows."""
-    return index.is_cpu and index.dtype in (torch.int64, torch.int32)
+    return index.is_cpu and index.dtype in (torch.int64, torch.int32) and switch.has_memory(index)
 
 
 def checked_index(index: Tensor, n: int, caller: str, things: str) -> Tensor:

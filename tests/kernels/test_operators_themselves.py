@@ -64,18 +64,36 @@ def test_vmap_and_gradients_that_come_together(name, native_kernels):
 
 
 @EVERY
-def test_backward_passes_leave_autocast(name, native_kernels):
-    """Those of the plain formula are autograd's, but within the operator."""
-    arguments = samples(name)[0]
-    call, inputs = function(name, arguments)
-    itself = lambda *t: direct(name, arguments)(*_at(flat(arguments), t))  # noqa: E731
-    for run in (itself, call) if OPERATORS[name].fits(*map(_bare, flat(arguments))) else (itself,):
-        expected = torch.autograd.grad(weighted(run(*inputs)), inputs, allow_unused=True, materialize_grads=True)
-        total = weighted(run(*inputs))
-        with torch.autocast("cpu", torch.bfloat16):
-            actual = torch.autograd.grad(total, inputs, allow_unused=True, materialize_grads=True)
-        for a, e in zip(actual, expected, strict=True):
-            assert torch.equal(a, e)
+def test_operators_leave_autocast(name, native_kernels):
+    """Both passes, and a backward pass that can be differentiated, of float32, which autocast would make bfloat16."""
+    arguments = [_single(a) for a in samples(name)[0]]
+    try:
+        OPERATORS[name].plain(*flat(arguments))
+    except RuntimeError:  # takes one dtype alone
+        arguments = list(samples(name)[0])
+    _, inputs = function(name, tuple(arguments))
+    op = direct(name, tuple(arguments))
+    call = lambda *t: op(*_at(flat(arguments), t))  # noqa: E731
+
+    def everything(autocast: bool) -> list[Tensor]:
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            y = outputs(call(*inputs))
+            total = weighted(y)
+            options = {"allow_unused": True, "materialize_grads": True, "retain_graph": True}
+            grads = torch.autograd.grad(total, inputs, **options)
+            again = torch.autograd.grad(total, inputs, create_graph=True, **options)
+        return [*y, *grads, *again]
+
+    for actual, expected in zip(everything(True), everything(False), strict=True):
+        assert actual.dtype is expected.dtype
+        torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
+
+
+def _single(a: object) -> object:
+    if isinstance(a, list):
+        return [_single(b) for b in a]
+    is_wide = isinstance(a, Tensor) and a.dim() and a.dtype is torch.float64
+    return a.detach().float().requires_grad_(a.requires_grad) if is_wide else a
 
 
 def _at(values: list, tensors: tuple) -> list:
@@ -92,9 +110,13 @@ def test_gradients_that_are_none_of_the_results_are_refused(name, native_kernels
     wrong = [torch.ones(2, *grads[0].shape, dtype=grads[0].dtype)]
     if OPERATORS[name].fits(*flat(tuple(values))):  # PyTorch's own operations cast gradients
         wrong.append(grads[0].to(torch.float16))
+    op = getattr(torch.ops.hyperbolic, f"{name}_grad")
     for grad in wrong:
         with pytest.raises(RuntimeError):
-            getattr(torch.ops.hyperbolic, f"{name}_grad")(*values, [grad, *grads[1:]], needs)
+            op(*values, [grad, *grads[1:]], needs)
+    if OPERATORS[name].fits(*flat(tuple(values))):
+        with pytest.raises(RuntimeError, match=f"hyperbolic::{name}_grad expects {len(grads)} gradients"):
+            op(*values, grads[1:], needs)
 
 
 def _bare(a: object) -> object:
@@ -106,6 +128,15 @@ def test_tensors_that_are_made_of_others_get_the_plain_formula(native_kernels):
     y = lift(TwoTensor(x, 2 * x), c)
     torch.testing.assert_close(y.a, lift(x, c))
     torch.testing.assert_close(y.b, lift(2 * x, c))
+    x.requires_grad_()
+    y, weights = lift(x, c), torch.randn(3, 5)
+    (grad,) = torch.autograd.grad(y, x, TwoTensor(weights, weights), retain_graph=True)
+    torch.testing.assert_close(grad.a, *torch.autograd.grad(y, x, weights))
+    values = [*map(_bare, flat(samples("table_rows")[0]))]
+    i = next(i for i, a in enumerate(values) if isinstance(a, Tensor) and a.dtype is torch.int64)
+    expected = OPERATORS["table_rows"].run(*values)
+    values[i] = TwoTensor(values[i], values[i])
+    torch.testing.assert_close(OPERATORS["table_rows"].run(*values).a, expected)
 
 
 def test_lazy_negation_is_seen(native_kernels):
@@ -118,8 +149,11 @@ def test_lazy_negation_is_seen(native_kernels):
 
 def test_neighbours_that_are_none_are_refused_by_the_public_function(native_kernels):
     values = [_bare(a) for a in samples("neighbour_sum")[0]]
+    grad = torch.ones_like(neighbour_sum(*values))
     for wrong in (-1, 10**12):
         source = values[3].clone()
         source[0] = wrong
         with pytest.raises(IndexError, match=f"neighbour_sum: index {wrong} of"):
             neighbour_sum(*values[:3], source, *values[4:])
+        with pytest.raises(IndexError, match=f"neighbour_sum: index {wrong} of"):
+            torch.ops.hyperbolic.neighbour_sum_grad(*values[:3], source, *values[4:], [grad], [True] + [False] * 8)

@@ -42,37 +42,35 @@ ALL = ("A DAN", "B DAN", "A GRU", "B GRU")
         (("A DAN", "B DAN", "A GRU"), ALL, "DAN, all columns; A GRU"),
         (("A DAN", "A GRU"), ("A DAN", "A GRU"), "all cells"),
         (("A DAN", "A GRU"), ("A DAN", "A GRU", "B GRU"), "A DAN; A GRU"),
+        (("A DAN", "B GRU"), ("A DAN", "B GRU", "B DAN"), "A DAN; B GRU"),
         (("A DAN",), ("A DAN",), "A DAN"),
     ],
 )
 def test_cells_have_one_name_where_they_are_all_or_a_row(layout, of, among, words):
-    assert listing(layout, named(layout, *of), named(layout, *among)) == words
+    assert listing(layout, named(layout, *of), named(layout, *among, remark="runs")) == words
 
 
 def test_a_remark_of_all_stands_once(layout):
     three = named(layout, "A DAN", "B DAN", "A GRU", remark=" (seeds 0, 1)")
-    assert listing(layout, three, named(layout, *ALL)) == "DAN, all columns; A GRU (seeds 0, 1 each)"
+    assert listing(layout, three, named(layout, *ALL, remark="runs")) == "DAN, all columns; A GRU (seeds 0, 1 each)"
     three[("DAN", "B")] = " (seed 0)"
-    assert listing(layout, three, named(layout, *ALL)) == "A DAN (seeds 0, 1); A GRU (seeds 0, 1); B DAN (seed 0)"
-    assert listing(layout, named(layout, *ALL, remark=" (seed 0)"), named(layout, *ALL)) == "all cells (seed 0)"
+    assert listing(layout, three, named(layout, *ALL, remark="runs")) == "A DAN (seeds 0, 1); A GRU (seeds 0, 1); B DAN (seed 0)"
+    assert listing(layout, named(layout, *ALL, remark=" (seed 0)"), named(layout, *ALL, remark="runs")) == "all cells (seed 0)"
 
 
-def test_rates_at_an_end_of_the_search_are_named(layout):
-    rates = {"A DAN": "0.1", "B DAN": "0.01", "A GRU": "0.001", "B GRU": "0.1"}
-    names = {place: name for name, place in layout.places}
-    cells = tuple(
-        replace(cell, tuning=Tuning((f"optim.lr={rates[names[cell.place]]}", "optim.weight_decay=0"), "tuned"))
-        for cell in layout.cells
-    )
-    runs = {place: [{}] for place in named(layout, *ALL)}
-    assert edge_lines(replace(layout, cells=cells), runs) == [
+def test_rates_at_an_end_of_the_search_are_named(layout, make_record):
+    """Those of the runs, as the first trial of a search may have the settings of the cell."""
+    rates = {"A DAN": 0.1, "B DAN": 0.01, "A GRU": 0.001, "B GRU": 0.1}
+    runs = {place: [make_record({"config.optim.lr": rates[name]})] for name, place in layout.places}
+    tuned = replace(layout, cells=tuple(replace(cell, tuning=Tuning((), "tuned")) for cell in layout.cells))
+    assert edge_lines(tuned, runs) == [
         "The lowest learning rate of the search, 0.001, beyond which none was tried: A GRU",
         "The highest learning rate of the search, 0.1, beyond which none was tried: A DAN; B GRU",
     ]
     runs[("GRU", "B")] = []  # not run
-    assert edge_lines(replace(layout, cells=cells), runs)[1].endswith(": A DAN")
-    assert edge_lines(layout, runs) == []
-    assert edge_lines(replace(layout, cells=cells, tuning=()), runs) == []
+    assert edge_lines(tuned, runs)[1].endswith(": A DAN")
+    assert edge_lines(layout, runs) == []  # not tuned
+    assert edge_lines(replace(tuned, tuning=()), runs) == []
 
 
 def test_epochs_of_lbfgs_are_called_starts(make_record):

@@ -29,7 +29,7 @@ def neighbour_sum(
         target, source: int64 (E,), the ends i and j of each pair, target sorted. offsets: (N+1,), where the pairs of
             each target begin. order: (E,), the pairs sorted by their source; reverse_target: (E,), their targets in
             this order; reverse_offsets: (M+1,), where those of each source begin. n_targets: N.
-            :class:`~hyperbolic.layers.neighbours.Neighbours` makes them all. Eager code raises IndexError for others.
+            :class:`~hyperbolic.layers.neighbours.Neighbours` makes them all. Others raise IndexError in eager code.
     """
     pairs = (target, source, offsets, reverse_offsets, reverse_target, order)
     if not switch.is_followed(x, weights, *pairs):

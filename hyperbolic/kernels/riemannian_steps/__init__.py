@@ -68,7 +68,7 @@ def _is_for_cpp(rows: Rows, manifold: Manifold, rule: Rule) -> bool:
     if type(manifold) not in _SYMBOLS or not (rule.exact_exp or type(manifold) is PoincareBall):
         return False
     some = rows.some
-    takes_some = some is None or (some.is_cpu and some.dtype is torch.int64 and some.is_contiguous())
+    takes_some = some is None or (some.dtype is torch.int64 and native.takes_index(some) and some.is_contiguous())
     return takes_some and _LIBRARY.usable(*rows[:5])
 
 
