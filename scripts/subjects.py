@@ -45,9 +45,11 @@ class Subject:
         inputs = [x.detach().requires_grad_(of_inputs) if x.is_floating_point() else x for x in self.inputs]
         leaves = [x for x in inputs if x.requires_grad] + [p for p in self.layer.parameters() if p.requires_grad]
         y = call(*inputs)
+        if not leaves:
+            return [y]
         weights = torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view(y.shape)
         grads = torch.autograd.grad((y * weights).sum(), leaves, allow_unused=True, materialize_grads=True)
-        return [y.detach(), *grads] if leaves else [y.detach()]
+        return [y.detach(), *grads]
 
 
 class First(nn.Module):

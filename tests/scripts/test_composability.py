@@ -84,6 +84,10 @@ class Layer(torch.nn.Module):
         return Doubled.apply(x)
 
 
+def test_a_layer_without_parameters_is_compiled_for_inputs_with_and_without_a_gradient():
+    assert tried("poincare", {"Activation"}, ["fullgraph"])["Activation"]["fullgraph"] == ""
+
+
 @pytest.mark.parametrize("check", ["vmap", "jvp", "per-sample", "twice"])
 def test_what_does_not_go_is_named(check):
     text = problem(lambda: Subject(Layer(), torch.ones(3, 2, dtype=torch.float64)), CHECKS[check])
