@@ -62,11 +62,33 @@ def outputs(result) -> list[Tensor]:
     return [result] if isinstance(result, Tensor) else list(result)
 
 
+def bare(a: object) -> object:
+    return a.detach() if isinstance(a, Tensor) else a
+
+
+def replace(values: list, tensors: tuple) -> list:
+    rest = iter(tensors)
+    return [next(rest) if isinstance(a, Tensor) and a.requires_grad else a for a in values]
+
+
+def direct(name: str, arguments: tuple):
+    """The registered operator, of the arguments one by one."""
+    op = getattr(torch.ops.hyperbolic, name)
+    if not isinstance(arguments[-1], list):
+        return op
+    n = len(arguments) - 1
+    return lambda *values: op(*values[:n], list(values[n:]))
+
+
+def weighted(result) -> Tensor:
+    y = outputs(result)
+    weights = [torch.linspace(-1, 1, t.numel(), dtype=t.dtype, device=t.device).view(t.shape) for t in y]
+    return sum((t * w).sum() for t, w in zip(y, weights, strict=True))
+
+
 def results(call, inputs) -> list[Tensor]:
     y = outputs(call(*inputs))
-    weights = [torch.linspace(-1, 1, t.numel(), dtype=t.dtype, device=t.device).view(t.shape) for t in y]
-    total = sum((t * w).sum() for t, w in zip(y, weights, strict=True))
-    return [*y, *torch.autograd.grad(total, inputs, allow_unused=True, materialize_grads=True)]
+    return [*y, *torch.autograd.grad(weighted(y), inputs, allow_unused=True, materialize_grads=True)]
 
 
 def test_every_operator_has_samples_and_none_is_left_over():
@@ -92,7 +114,7 @@ def test_opcheck_of_compiled_gradients(name, native_kernels):
 def test_opcheck_of_gradients(name, native_kernels):
     op = getattr(torch.ops.hyperbolic, f"{name}_grad").default
     for arguments in samples(name):
-        values = [[b.detach() for b in a] if isinstance(a, list) else _bare(a) for a in arguments]
+        values = [[b.detach() for b in a] if isinstance(a, list) else bare(a) for a in arguments]
         grads = [torch.ones_like(y) for y in outputs(getattr(torch.ops.hyperbolic, name)(*values))]
         needs = [isinstance(a, Tensor) and a.requires_grad for a in flat(arguments)]
         torch.library.opcheck(op, (*values, grads, needs), test_utils=("test_schema", "test_faketensor"))
@@ -106,10 +128,6 @@ def test_gradients_where_a_mode_sees_every_operation(name, native_kernels):
         with FlopCounterMode(display=False):
             actual = results(call, inputs)
         torch.testing.assert_close(actual, results(call, inputs))
-
-
-def _bare(a: object) -> object:
-    return a.detach() if isinstance(a, Tensor) else a
 
 
 @EVERY
@@ -137,7 +155,7 @@ def test_passes_are_the_plain_formula_in_both_dtypes(name, native_kernels):
                 call, inputs = function(name, tuple(cast))
                 if chosen == "plain":
                     values = list(cast)
-                    call = lambda *t, f=OPERATORS[name].plain, v=values: f(*_replace(v, t))  # noqa: E731
+                    call = lambda *t, f=OPERATORS[name].plain, v=values: f(*replace(v, t))  # noqa: E731
                 runs.append(results(call, inputs))
             switch.use_kernels("fast")
             for actual, expected in zip(*runs, strict=True):
@@ -164,7 +182,7 @@ def test_a_second_gradient_after_the_first_was_changed_in_place(name, native_ker
 def test_what_is_no_number_is_not_hidden(name, native_kernels):
     """NaN for an argument is in the results where the plain formula has it, and somewhere."""
     for arguments in samples(name):
-        whole = [_bare(a) for a in flat(arguments)]
+        whole = [bare(a) for a in flat(arguments)]
         for i, a in enumerate(whole):
             if not (isinstance(a, Tensor) and a.is_floating_point() and a.numel()):
                 continue
@@ -195,7 +213,7 @@ def test_arguments_that_do_not_fit_are_those_of_the_plain_formula(name, native_k
     """Of other sizes, axes and dtypes: the result is its own, or what is wrong is said, and not by the C++ layer."""
     for arguments in samples(name):
         for dtype in (torch.float64, torch.float32):
-            whole = [_bare(a) for a in flat(arguments)]
+            whole = [bare(a) for a in flat(arguments)]
             whole = [a.to(dtype) if isinstance(a, Tensor) and a.dim() and a.is_floating_point() else a for a in whole]
             for i, a in enumerate(whole):
                 for other in variants(a) if isinstance(a, Tensor) else ():
@@ -240,7 +258,7 @@ def test_losses_are_compiled_once_for_all_batches_and_classes(name, native_kerne
 
     compiled = torch.compile(call, fullgraph=True, backend=count)
     for times in (1, 2, 3, 4):
-        some = [_bare(arguments[i]).repeat(times, *[1] * (arguments[i].dim() - 1)) for i in (*rows, *classes)]
+        some = [bare(arguments[i]).repeat(times, *[1] * (arguments[i].dim() - 1)) for i in (*rows, *classes)]
         torch.testing.assert_close(compiled(*some), call(*some))
     assert n <= 2
 
@@ -258,7 +276,7 @@ def test_weights_of_rows_have_no_gradient(native_kernels):
 @EVERY
 def test_tensors_without_memory_do_not_mix_with_others(name, native_kernels):
     """The memory of the result would hold anything."""
-    whole = [_bare(a) for a in flat(samples(name)[0])]
+    whole = [bare(a) for a in flat(samples(name)[0])]
     places = [i for i, a in enumerate(whole) if isinstance(a, Tensor) and a.dim()]
     for i in places if len(places) > 1 else ():
         with pytest.raises(RuntimeError, match=f"hyperbolic::{name} expects all tensors on the same device"):
@@ -269,35 +287,25 @@ def test_tensors_without_memory_do_not_mix_with_others(name, native_kernels):
 def test_forward_mode_of_the_operator_itself(name, native_kernels):
     """Without `run`, which has other ways for transforms; PyTorch's own kernel would give tangents of 0."""
     arguments = samples(name)[0]
-    n = len(arguments) - 1 if isinstance(arguments[-1], list) else None
     call, inputs = function(name, arguments)
+    op = direct(name, arguments)
     inputs = tuple(t.detach() for t in inputs)
     tangents = tuple(torch.linspace(0.1, 0.2, t.numel(), dtype=t.dtype).view(t.shape) for t in inputs)
-
-    def direct(*tensors: Tensor) -> tuple[Tensor, ...]:
-        values = _replace(flat(arguments), tensors)
-        packed = values if n is None else [*values[:n], values[n:]]
-        return tuple(outputs(getattr(torch.ops.hyperbolic, name)(*packed)))
-
-    _, actual = torch.func.jvp(direct, inputs, tangents)
+    itself = lambda *t: tuple(outputs(op(*replace(flat(arguments), t))))  # noqa: E731
+    _, actual = torch.func.jvp(itself, inputs, tangents)
     _, expected = torch.func.jvp(lambda *t: tuple(outputs(call(*t))), inputs, tangents)
     assert any(t.abs().max() > 0 for t in expected)
     torch.testing.assert_close(actual, expected)
 
 
 def test_neighbours_that_are_none_are_refused(native_kernels):
-    values = [_bare(a) for a in samples("neighbour_sum")[0]]
+    values = [bare(a) for a in samples("neighbour_sum")[0]]
     for i in range(2, 8):
         for wrong in (-1, 1000):
             index = values[i].clone()
             index[0] = wrong
             with pytest.raises(IndexError, match=f"neighbour_sum: index {wrong} of"):
                 torch.ops.hyperbolic.neighbour_sum(*values[:i], index, *values[i + 1 :])
-
-
-def _replace(values: list, tensors: tuple) -> list:
-    rest = iter(tensors)
-    return [next(rest) if isinstance(a, Tensor) and a.requires_grad else a for a in values]
 
 
 @EVERY

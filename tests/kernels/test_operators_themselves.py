@@ -8,20 +8,18 @@ from torch.testing._internal.two_tensor import TwoTensor
 from hyperbolic.kernels.lorentz_rows import lift
 from hyperbolic.kernels.neighbour_sum import neighbour_sum
 from hyperbolic.operator import OPERATORS
-from tests.kernels.test_operators import EVERY, flat, function, outputs, results, samples
-
-
-def direct(name: str, arguments: tuple):
-    """The registered operator, of the arguments one by one."""
-    op = getattr(torch.ops.hyperbolic, name)
-    if not isinstance(arguments[-1], list):
-        return op
-    n = len(arguments) - 1
-    return lambda *values: op(*values[:n], list(values[n:]))
-
-
-def weighted(result) -> Tensor:
-    return sum((t * torch.linspace(-1, 1, t.numel(), dtype=t.dtype).view(t.shape)).sum() for t in outputs(result))
+from tests.kernels.test_operators import (
+    EVERY,
+    bare,
+    direct,
+    flat,
+    function,
+    outputs,
+    replace,
+    results,
+    samples,
+    weighted,
+)
 
 
 @EVERY
@@ -29,7 +27,7 @@ def test_one_argument_alone_has_its_gradient_and_all_others_without_it(name, nat
     arguments = samples(name)[0]
     call, inputs = function(name, arguments)
     whole = results(call, inputs)[-len(inputs) :]
-    values = [*map(_bare, flat(arguments))]
+    values = [*map(bare, flat(arguments))]
     free = [i for i, a in enumerate(flat(arguments)) if isinstance(a, Tensor) and a.requires_grad]
     for lone in free:
         for needy in ([lone], [i for i in free if i != lone]):
@@ -49,7 +47,7 @@ def _copy(a: object) -> object:
 @EVERY
 def test_vmap_and_gradients_that_come_together(name, native_kernels):
     arguments = samples(name)[0]
-    op, values = direct(name, arguments), [*map(_bare, flat(arguments))]
+    op, values = direct(name, arguments), [*map(bare, flat(arguments))]
     i = next(i for i, a in enumerate(flat(arguments)) if isinstance(a, Tensor) and a.requires_grad and a.dim())
     several = torch.stack([values[i], 0.9 * values[i]])
     at = lambda t: tuple(outputs(op(*values[:i], t, *values[i + 1 :])))  # noqa: E731
@@ -73,7 +71,7 @@ def test_operators_leave_autocast(name, native_kernels):
         arguments = list(samples(name)[0])
     _, inputs = function(name, tuple(arguments))
     op = direct(name, tuple(arguments))
-    call = lambda *t: op(*_at(flat(arguments), t))  # noqa: E731
+    call = lambda *t: op(*replace(flat(arguments), t))  # noqa: E731
 
     def everything(autocast: bool) -> list[Tensor]:
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
@@ -96,15 +94,10 @@ def _single(a: object) -> object:
     return a.detach().float().requires_grad_(a.requires_grad) if is_wide else a
 
 
-def _at(values: list, tensors: tuple) -> list:
-    rest = iter(tensors)
-    return [next(rest) if isinstance(a, Tensor) and a.requires_grad else a for a in values]
-
-
 @EVERY
 def test_gradients_that_are_none_of_the_results_are_refused(name, native_kernels):
     arguments = samples(name)[0]
-    values = [[b.detach() for b in a] if isinstance(a, list) else _bare(a) for a in arguments]
+    values = [[b.detach() for b in a] if isinstance(a, list) else bare(a) for a in arguments]
     needs = [isinstance(a, Tensor) and a.requires_grad for a in flat(arguments)]
     grads = [torch.ones_like(y) for y in outputs(getattr(torch.ops.hyperbolic, name)(*values))]
     wrong = [torch.ones(2, *grads[0].shape, dtype=grads[0].dtype)]
@@ -119,10 +112,6 @@ def test_gradients_that_are_none_of_the_results_are_refused(name, native_kernels
             op(*values, grads[1:], needs)
 
 
-def _bare(a: object) -> object:
-    return a.detach() if isinstance(a, Tensor) else a
-
-
 def test_tensors_that_are_made_of_others_get_the_plain_formula(native_kernels):
     x, c = torch.randn(3, 4), torch.tensor(1.0, dtype=torch.float64)
     y = lift(TwoTensor(x, 2 * x), c)
@@ -132,7 +121,7 @@ def test_tensors_that_are_made_of_others_get_the_plain_formula(native_kernels):
     y, weights = lift(x, c), torch.randn(3, 5)
     (grad,) = torch.autograd.grad(y, x, TwoTensor(weights, weights), retain_graph=True)
     torch.testing.assert_close(grad.a, *torch.autograd.grad(y, x, weights))
-    values = [*map(_bare, flat(samples("table_rows")[0]))]
+    values = [*map(bare, flat(samples("table_rows")[0]))]
     i = next(i for i, a in enumerate(values) if isinstance(a, Tensor) and a.dtype is torch.int64)
     expected = OPERATORS["table_rows"].run(*values)
     values[i] = TwoTensor(values[i], values[i])
@@ -148,7 +137,7 @@ def test_lazy_negation_is_seen(native_kernels):
 
 
 def test_neighbours_that_are_none_are_refused_by_the_public_function(native_kernels):
-    values = [_bare(a) for a in samples("neighbour_sum")[0]]
+    values = [bare(a) for a in samples("neighbour_sum")[0]]
     grad = torch.ones_like(neighbour_sum(*values))
     for wrong in (-1, 10**12):
         source = values[3].clone()
