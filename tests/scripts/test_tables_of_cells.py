@@ -335,13 +335,14 @@ def test_a_run_whose_last_of_several_validations_was_the_best_was_rising(make_re
     assert was_rising(make_record({"config.trainer.max_epochs": 10, **changes})) is rises
 
 
-def test_the_settings_of_longer_runs_are_those_that_the_trials_chose():
+@pytest.mark.parametrize(("data", "short", "long"), [("wn18rr", 50, 200), ("fb15k237", 20, 80)])
+def test_the_settings_of_longer_runs_are_those_that_the_trials_chose(data, short, long):
     layouts = {layout.file: layout for layout in load_layouts()}
-    chosen = {cell.row: {*cell.words} for cell in layouts["hybonet_table1_wn18rr_tuned"].cells}
-    longer = layouts["hybonet_table1_wn18rr_tuned_200"].cells
+    chosen = {cell.row: {*cell.words} for cell in layouts[f"hybonet_table1_{data}_tuned"].cells}
+    longer = layouts[f"hybonet_table1_{data}_tuned_{long}"].cells
     assert len(longer) == len(chosen)
     for cell in longer:
-        assert {*cell.words} - {"trainer.max_epochs=200"} == chosen[cell.row] - {"trainer.max_epochs=50"}
+        assert {*cell.words} - {f"trainer.max_epochs={long}"} == chosen[cell.row] - {f"trainer.max_epochs={short}"}
 
 
 def test_what_was_measured_on_other_data_is_not_compared(lay, keep, tables, capsys):

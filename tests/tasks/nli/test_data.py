@@ -106,6 +106,12 @@ def test_words_have_vectors_where_there_is_a_file(tmp_path, capsys):
     assert vectors.matrix[words.index("home")].tolist() == [3, 4]
     facts = data.fingerprint()["words"]
     assert (facts["dimension"], facts["with_vector"], facts["vectors"]) == (2, 2, "some.txt")
+    assert f"some.txt has a vector for 2 of the {len(words)} words; the others start at random" in capsys.readouterr().out
+    half = "\n".join(f"{word} 1 2" for word in words[: len(words) // 2 + 1])
+    (tmp_path / "glove" / "some.txt").write_text(half, encoding="utf-8")
+    assert make(tmp_path, vectors=source).model_sizes["vectors"] is not None
+    assert "start at random" not in capsys.readouterr().out
+    (tmp_path / "glove" / "some.txt").write_text("dog 1 2\nhome 3 4\n", encoding="utf-8")
     before = data.fingerprint()["sha256"]
     (tmp_path / "glove" / "some.txt").write_text("dog 1 2\nhome 3 5\n", encoding="utf-8")
     assert [*other_parts(before, make(tmp_path, vectors=source).fingerprint()["sha256"])] == ["vectors"]
