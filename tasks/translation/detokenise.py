@@ -27,10 +27,12 @@ class Writing:
         return str(_moses("MosesDetokenizer", self.language).detokenize(text.split()))
 
     def escaped(self, word: str) -> str:
-        """A word as the data's texts have it: Moses's tokeniser writes "'" as "&apos;", and & | < > " [ ] likewise."""
+        """A word as the data's texts have it: Moses's tokeniser writes "'" as "&apos;", and & | < > " [ ] likewise. What
+        is written so already stays."""
         if self.tokenised == "none":
             return word
-        return str(_moses("MosesTokenizer", self.language).escape_xml(word))
+        plain = _moses("MosesDetokenizer", self.language).unescape_xml(word)
+        return str(_moses("MosesTokenizer", self.language).escape_xml(plain))
 
     def words(self, text: str) -> str:
         """The text as words with blanks between them."""

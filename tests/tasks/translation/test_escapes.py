@@ -17,6 +17,7 @@ def test_moses_tokeniser_leaves_what_is_escaped():
     assert escaped[:6] == ["&apos;s", "&quot;", "AT&amp;T", "&#91;", "a&#124;b", "&lt;&gt;"]
     assert escaped[6:] == WORDS[6:]
     assert [writing.plain(word) for word in escaped] == WORDS
+    assert [writing.escaped(word) for word in escaped] == escaped, "words of the training texts themselves"
     assert [Writing("none", "de").escaped(word) for word in WORDS] == WORDS
     for word in ('"', "&", "["):
         assert Writing("none", "en").words(word) == writing.escaped(word), "as the tokeniser itself writes them"
