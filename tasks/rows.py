@@ -308,8 +308,9 @@ def _first_cells(names: Sequence[str], rows: Iterable[tuple[int, list[str] | Fau
 
 
 def columns_of(line: str, keys: Sequence[str], between: str) -> str:
-    """A line with tabs between its columns, of an object of JSON that has them under `keys`, of which the last ones may
-    be missing; any other line as it is. Of lists, as of words, the elements are joined with `between`.
+    """A line with tabs between its columns, of an object of JSON that has them under `keys`, in large or small letters,
+    of which the last ones may be missing; any other line as it is. Of lists, as of words, the elements are joined with
+    `between`.
 
     Raises Fault for an object of JSON that lacks a key before one that it has, and for a value that is no column.
     """
@@ -319,13 +320,13 @@ def columns_of(line: str, keys: Sequence[str], between: str) -> str:
         record = parse_object(line)
     except Fault:  # a text in braces
         return line
-    present = [key for key in keys if key in record]
+    present = {key: own for key in keys if (own := _key(record, key)) is not None}
     if not present:
         raise Fault(f"it has no key {keys[0]}")
     for key, other in zip(keys, present, strict=False):
         if key != other:
-            raise Fault(f"it has a key {other} and no key {key}")
-    return "\t".join(_column(key, record[key], between) for key in present)
+            raise Fault(f"it has a key {present[other]} and no key {key}")
+    return "\t".join(_column(own, record[own], between) for own in present.values())
 
 
 def _column(key: str, value: Any, between: str) -> str:

@@ -74,17 +74,17 @@ class PoincareGloveTask(Task):
 
     def predict(self, batch: dict[str, Tensor]) -> list[dict[str, Any]]:
         """Of a word {"nearest": [{"word": name, "distance": d}, ...]}; of a pair {"log_count": of how often they stand
-        together, "distance": d of the two words}. Distances are between the points that are exported."""
+        together, "distance": d of the two words}. Distances are at curvature -1, as the model's are."""
         words, contexts, manifold = batch["words"], batch["contexts"], self.model.manifold
-        points = self.model.points()
+        points, root = self.model.points(), float(manifold.c.sqrt()) if manifold.is_curved else 1.0
         predictions: list[dict[str, Any]] = []
         for word, context in zip(words, contexts, strict=True):
             if context != NO_NAME:
                 log_count = float(self.model(word.view(1), context.view(1)))
-                distance = float(manifold.dist(points[word], points[context]))
+                distance = root * float(manifold.dist(points[word], points[context]))
                 predictions.append({"log_count": rounded(log_count), "distance": rounded(distance)})
                 continue
-            distances = manifold.dist(points[word], points)
+            distances = root * manifold.dist(points[word], points)
             distances[word] = torch.inf
             near = distances.topk(min(self.top_k, len(points) - 1), largest=False)
             pairs = zip(near.indices.tolist(), near.values.tolist(), strict=True)

@@ -27,8 +27,8 @@ class Writing:
         return str(_moses("MosesDetokenizer", self.language).detokenize(text.split()))
 
     def escaped(self, word: str) -> str:
-        """A word as the data's texts have it: Moses's tokeniser writes "'" as "&apos;", and & | < > " [ ] likewise. What
-        is written so already stays."""
+        """A word as the data's texts have it: Moses's tokeniser writes "'" as "&apos;", and & | < > " [ ] likewise.
+        What is written so already stays."""
         if self.tokenised == "none":
             return word
         plain = _moses("MosesDetokenizer", self.language).unescape_xml(word)

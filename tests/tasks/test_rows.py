@@ -258,6 +258,7 @@ def test_an_object_of_json_keeps_its_characters():
     [
         ('{"a": "x", "b": ["y", "z"], "c": 3}', "x\ty z\t3"),
         ('{"a": "x", "other": true}', "x"),
+        ('{"B": "y", "A": "x"}', "x\ty"),
         ("a line", "a line"),
     ],
 )

@@ -10,6 +10,7 @@ from hyperbolic.geometry import GEOMETRIES, make_geometry
 from hyperbolic.manifolds import PoincareBall
 from hyperbolic.optim import RiemannianAdam
 from tasks.errors import UserError
+from tasks.names import NO_NAME
 from tasks.optimizers import make_optimizer
 from tasks.poincare_glove.data import PoincareGloveData
 from tasks.poincare_glove.model import PoincareGlove
@@ -146,6 +147,12 @@ def test_the_file_that_is_written_is_read_as_the_same_points(tmp_path, name, c, 
     assert words.space == "poincare"
     assert words.index == {word: k for k, word in enumerate(WORDS, start=2)}
     torch.testing.assert_close(words.points(glove.manifold)[2:], glove.points(), atol=2e-6, rtol=2e-5)
+    written = words.points(PoincareBall())[2:].double()
+    distance = float(PoincareBall().double().dist(written[0], written[3]))
+    with torch.no_grad():
+        pair, word = task.predict({"words": torch.tensor([0, 0]), "contexts": torch.tensor([3, NO_NAME])})
+    assert pair["distance"] == pytest.approx(distance, rel=1e-4)
+    assert [near["distance"] for near in word["nearest"] if near["word"] == WORDS[3]] == [pair["distance"]]
     if export == "midpoints":
         both = [glove.manifold.dist(glove.points(), e(torch.arange(5))) for e in (glove.word, glove.context)]
         torch.testing.assert_close(*both, atol=1e-4, rtol=1e-4)
