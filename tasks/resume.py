@@ -192,7 +192,7 @@ def check_unfinished(checkpoint: dict[str, Any], max_epochs: int | None, max_ste
             "another checkpoint, or train again."
         )
     if (reason := finished(checkpoint, max_epochs, max_steps)) and record_of(checkpoint).exists():
-        further = "raise trainer.max_epochs or trainer.max_steps"
+        further = f"raise trainer.{'max_steps' if 'trainer.max_steps' in reason else 'max_epochs'}"
         if (schedule := checkpoint["config"]["optim"].get("schedule")) in FALLING:
             further = f"begin anew with more of them, as its learning rate has come to 0 (optim.schedule={schedule})"
         if reason == STOPPED:

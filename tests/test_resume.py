@@ -152,6 +152,7 @@ def test_a_finished_run_is_not_resumed_unless_it_may_go_on(finished, tmp_path):
     again = short(tmp_path, "seed=5", f"trainer.resume={home}")
     assert again.code == 0, again.err
     assert "finished before (3 epochs of trainer.max_epochs=3); to train it further, raise trainer.max_epochs" in again.out
+    assert "max_steps" not in again.out, "which does not bound it"
     assert again.record_path == result.record_path
     assert not list(tmp_path.glob("out/[!.]*/*")), "nothing is left of the attempt"
     other = short(tmp_path, "seed=5", f"trainer.resume={home}", "optim.lr=0.02", "trainer.max_epochs=4")
