@@ -7,6 +7,7 @@ from typing import Any
 from tasks.base import TaskData
 from tasks.batches import SPLITS, Split
 from tasks.errors import UserError, known_splits, whole
+from tasks.local_paths import user_path
 from tasks.prefix.files import generated, pad_rows, parse_ids, read_tab_file
 from tasks.prefix.pairs import Pairs
 from tasks.reading import Fault
@@ -70,7 +71,7 @@ class PrefixData(TaskData):
         if split not in self._pairs:
             file = self.files[split]
             if file is not None:
-                self._pairs[split] = read_tab_file(Path(file), self.recipe["vocabulary"])
+                self._pairs[split] = read_tab_file(user_path(file), self.recipe["vocabulary"])
             else:
                 seed = [self.generator_seed, SPLITS.index(split)]
                 self._pairs[split] = generated(self.cache_path(split), self.sizes[split], {**self.recipe, "seed": seed})

@@ -107,10 +107,11 @@ def settings(tmp_path, **changes) -> dict:
     } | changes  # fmt: skip
 
 
-def test_a_file_replaces_one_split(tmp_path):
+def test_a_file_replaces_one_split(tmp_path, monkeypatch):
     path = tmp_path / "mine.tsv"
     path.write_text("1\t1\t1\n" * 3)
-    data = PrefixData(**settings(tmp_path, files={"train": None, "dev": str(path), "test": None}))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    data = PrefixData(**settings(tmp_path, files={"train": None, "dev": f"~/{path.name}", "test": None}))
     assert {name: len(split) for name, split in data.splits().items()} == {"train": 20, "dev": 3, "test": 10}
     record = data.fingerprint()
     assert record["files"]["dev"] == "mine.tsv", "no path of this machine"
