@@ -11,18 +11,22 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from configs.errors import ConfigError
 from tasks.errors import readable
+from tasks.reading import is_number
 
 TRIALS = "hydra.sweeper.n_trials"
+RATE = "optim.lr"
 BEFORE, AFTER = 4, "epoch"  # rank, trial, state and metric stand before the settings, the epoch after them
 NAME = re.compile(r"[A-Za-z][\w./@]{,100}")  # of a column
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """words: settings of the best trial, as on the command line. note: how they were found, for the table."""
+    """words: settings of the best trial, as on the command line. note: how they were found, for the table. rates: the
+    learning rates that the trials had, but for those with the settings of the cell."""
 
     words: tuple[str, ...]
     note: str
+    rates: tuple[float, ...] = ()
 
 
 def read_tuning(file: Path) -> Tuning | None:
@@ -39,6 +43,8 @@ def read_tuning(file: Path) -> Tuning | None:
         header, trials = [], []
     keys = header[BEFORE : header.index(AFTER)] if AFTER in header else []
     is_table = all(map(NAME.fullmatch, header)) and all(len(trial) == len(header) for trial in trials)
+    rates = [trial[header.index(RATE)] for trial in trials if is_table and RATE in keys]
+    is_table = is_table and all(is_number(rate) for rate in rates if rate)
     if not keys or not trials or not is_table or not trials[0][BEFORE - 1]:
         raise ConfigError(f"{file}: is no ranked table of a search; make it again with make tune and make collect.")
     best = dict(zip(header, trials[0], strict=True))
@@ -49,6 +55,7 @@ def read_tuning(file: Path) -> Tuning | None:
         tuple(f"{key}={best[key]}" for key in keys if best[key]),
         f"tuned by us, {len(trials)} trials{first} of {', '.join(keys)} by {header[BEFORE - 1]}{seed} "
         "(results/tuning/)",
+        tuple(float(rate) for rate in rates if rate),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from configs.cells import Place
 from configs.tables import Layout
-from configs.tuning import search_values
+from configs.tuning import RATE, search_values
 from scripts.listing import listing
 from scripts.orderings import seeds
 from scripts.records import Record
@@ -15,7 +15,6 @@ from tasks.schedules import FALLING
 from tasks.settings import flat
 
 STEPS = "Shares of the authors' steps count a step as one, however many examples it has: batches may differ from theirs"
-RATE = "optim.lr"
 RISES, FALLS = "so that more steps may give more", "as it mostly is where learning rates fall to 0 over the run"
 
 
@@ -51,19 +50,22 @@ def rising_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
 
 
 def edge_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
-    """The cells for which the trials chose the lowest or the highest learning rate of their range, where another one
-    beyond it may be better."""
-    tried = [float(value) for value in search_values(layout.tuning).get(RATE) or ()]
-    if len(tried) < 2:
-        return []
-    tuned = [cell.place for cell in layout.cells if cell.tuning and cells.get(cell.place)]
-    rates = {place: float(flat(cells[place][0]["config"])[RATE]) for place in tuned}
-    lines = []
-    for name, rate in (("lowest", min(tried)), ("highest", max(tried))):
-        if where := {place: "" for place in tuned if rates[place] == rate}:
-            which = f"The {name} learning rate of the search, {rate:g}, beyond which none was tried"
-            lines.append(f"{which}: {listing(layout, where, cells)}")
-    return lines
+    """The cells for which the trials chose the lowest or the highest learning rate of their range, that of the table or
+    else of their own trials, where another one beyond it may be better."""
+    range_of_all = [float(value) for value in search_values(layout.tuning).get(RATE) or ()]
+    places: dict[tuple[str, float], dict[Place, str]] = defaultdict(dict)
+    for cell in layout.cells:
+        if not cell.tuning or not cells.get(cell.place):
+            continue
+        rate, tried = float(flat(cells[cell.place][0]["config"])[RATE]), range_of_all or cell.tuning.rates
+        for name, edge in (("lowest", min), ("highest", max)):
+            if len(tried) > 1 and rate == edge(tried):
+                places[name, rate][cell.place] = ""
+    remark = "beyond which none was tried"
+    return [
+        f"The {name} learning rate of the search, {rate:g}, {remark}: {listing(layout, where, cells)}"
+        for (name, rate), where in sorted(places.items(), key=lambda item: item[0][1])
+    ]
 
 
 def was_rising(run: Record) -> bool:

@@ -15,6 +15,7 @@ from tasks.comparison_notes import cuts, in_parts, on_packages, on_shares, on_ve
 from tasks.errors import readable
 
 _OF_THE_MODEL = ("cut", "in_train", "tokens", "unknown", "unseen", "words")  # counts by a vocabulary, or by limits
+_RANKS = (("data", "known"), ("data", "without_self"), ("module", "ties"))  # settings of what a rank counts
 MOST_IN_TITLE, MOST_IN_NOTE = 3, 6  # settings that tell tables apart, and those without a label
 DIGITS = 6  # of a fingerprint
 FEW = 5  # pairs of seeds below which a test says little
@@ -287,7 +288,7 @@ def _training_label(record: Record, parts: Sequence[str]) -> str:
 
 def _evaluation(record: Record) -> str:
     """What must be the same for metrics to be compared: the kind of data, how they are split, what of them is used,
-    what selects."""
+    what selects, and what a rank counts."""
     data, splits = record["data"], ("dev", "test")
     sha256, counts = (data[key] if isinstance(data[key], dict) else {} for key in ("sha256", "counts"))
     sizes = {
@@ -297,4 +298,6 @@ def _evaluation(record: Record) -> str:
     }
     kind = record["config"]["task"]["data"].get("_target_")
     own = {split: sha256.get(split) for split in splits}
-    return json.dumps([kind, _selection(record), own, sizes, cuts(record)], sort_keys=True)
+    task = record["config"]["task"]
+    ranks = [(task.get(node) or {}).get(key) for node, key in _RANKS]
+    return json.dumps([kind, _selection(record), own, sizes, cuts(record), ranks], sort_keys=True)

@@ -28,6 +28,10 @@ from tasks.separators import (
 from tasks.split_column import SPLIT
 
 TABLES = (".csv", ".tsv")
+ARRAY = (
+    "an array of JSON, and an object a line is needed: pandas writes these by to_json(FILE, orient='records', "
+    "lines=True), and jq -c '.[]' FILE > NEW_FILE.jsonl makes them"
+)
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 Example = TypeVar("Example")
 
@@ -167,10 +171,7 @@ def _read_rows(
         yield from parse_each(lines, parse_object)
         return
     if isinstance(line, str) and is_json(line):
-        raise UserError(
-            f"{path} is an array of JSON, and an object a line is needed: pandas writes these by "
-            "to_json(FILE, orient='records', lines=True), and jq -c '.[]' FILE > NEW_FILE.jsonl makes them."
-        )
+        raise UserError(f"{path} is {ARRAY}.")
     separator = _separator(path, line if isinstance(line, str) else "", fields, header)
     in_quotes = separator != "\t" or (header is None and isinstance(line, str) and all_quoted(line))
     rows = quoted_rows(lines, separator) if in_quotes else parse_each(lines, tab_columns)
@@ -356,6 +357,8 @@ def read_examples(
     number = 0
 
     def parse_line(line: str) -> Example:
+        if line.lstrip().startswith("[") and is_json(line):
+            raise Fault(f"it is {ARRAY}")
         return parse(columns_of(line, keys, between) if keys else line)
 
     for number, example in parse_each(decode_lines(lines), parse_line):

@@ -140,7 +140,8 @@ class Diagnostics(Callback):
 
     Logged as diagnostics/<name>/<statistic>, for every manifold parameter and for `Task.points`; c where it is learned.
     A validation soon after one that was looked at is left out, as a look takes as long as a step of a small model: the
-    next look comes after half as many further steps as there were, at most 20.
+    next look comes after half as many further steps as there were, at most 20. At the end of a training c is looked at
+    in any case.
     """
 
     def __init__(self) -> None:
@@ -177,6 +178,9 @@ class Diagnostics(Callback):
         self.latest, self._step = dict(zip(statistics, means, strict=True)), trainer.global_step
         as_task(module).diagnostics = self.latest  # which the task logs, in one row with its metrics
         self._points = {}
+
+    def on_train_end(self, trainer: Trainer, module: LightningModule) -> None:
+        self.latest = self.latest | _learned_curvatures(as_task(module).model)
 
     def state_dict(self) -> dict[str, Any]:
         return {"latest": self.latest, "step": self._step}

@@ -46,5 +46,5 @@ def _fingerprint(path: Path) -> str:
     """Of a file's contents, or of the names and contents of all texts of a folder, packed or not."""
     if path.is_file():
         return contents_sha256(path)
-    texts = ((f"{label}/{file.name.removesuffix('.gz')}", file) for label, file in text_files(path))
+    texts = ((file.relative_to(path).as_posix().removesuffix(".gz"), file) for _, file in text_files(path))
     return names_sha256(f"{name} {contents_sha256(file)}" for name, file in texts)

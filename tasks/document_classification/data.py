@@ -302,8 +302,8 @@ class DocumentData(LabelledTexts):
         return read_new_rows(path, self.form.inputs, parse, self.form.optional)
 
     def read_folder(self, folder: Path) -> Iterator[NewDocument]:
-        """A new document from each file of a folder and of the folders in it, by name; hidden ones are left out. Raises
-        UserError, which names the file, where one cannot be used, and for a folder without files."""
+        """A new document from each file of a folder and of all folders below it, by name; hidden ones are left out.
+        Raises UserError, which names the file, where one cannot be used, and for a folder without files."""
         own = [file for file in folder.iterdir() if file.is_file() and not file.name.startswith(".")]
         if not (files := sorted([*own, *(file for _, file in text_files(folder))])):
             raise UserError(

@@ -172,13 +172,14 @@ def _records(path: Path, form: Form, *further: str) -> Iterator[tuple[int, dict[
 
 
 def text_files(folder: Path) -> list[tuple[str, Path]]:
-    """The class and path of each text of a folder that has a folder for each class. Hidden files are left out."""
-    classes = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
+    """The class and path of each text of a folder that has a folder for each class, which may have folders of its own.
+    What is hidden is left out."""
+    classes = [path for path in sorted(folder.iterdir()) if path.is_dir()]
     return [
         (path.name, file)
         for path in classes
-        for file in sorted(path.iterdir())
-        if file.is_file() and not file.name.startswith(".")
+        for file in sorted(path.rglob("*"))
+        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(folder).parts)
     ]
 
 

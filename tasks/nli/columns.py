@@ -14,7 +14,7 @@ from tasks.batches import SPLITS
 from tasks.duplicates import count_duplicates
 from tasks.errors import UserError, one_of, rate, sizes_of, whole
 from tasks.labels import Labels, check_classes
-from tasks.nli.pairs import NO_LABEL, SENTENCES, Pair
+from tasks.nli.pairs import NO_LABEL, NO_NUMBER, SENTENCES, Pair
 from tasks.ragged import TextStore
 from tasks.reading import ON_ERROR, Fault, Faults
 from tasks.text import UNK
@@ -108,7 +108,8 @@ class _Store:
 
     def __init__(self, recipe: Recipe, held_out: Sequence[str]) -> None:
         self.recipe, self.held_out, self.cut = recipe, held_out, recipe.cutter()
-        self.classes, self.sentences = Labels(recipe.classes, NO_LABEL), TextStore()
+        unlabelled = [NO_LABEL] if recipe.classes is None else [NO_LABEL, NO_NUMBER]
+        self.classes, self.sentences = Labels(recipe.classes, unlabelled), TextStore()
         self.labels, self.groups, self.splits = array("i"), array("i"), array("i")
         self.text, self.text_lengths, self.hashes = bytearray(), array("q"), array("q")
         self.group_numbers: defaultdict[tuple[str, str], int] = defaultdict(itertools.count().__next__)
@@ -180,6 +181,12 @@ class _Store:
         pairs, names = self.sentences.encode(counted, self.recipe.min_count)
         words, starts = pairs.sentences.ids.numpy(), pairs.sentences.starts.numpy()
         classes, labels = self.classes.finish(labels)
+        if self.recipe.classes is None and {*classes} == {NO_NUMBER, "0", "1", "2"}:
+            raise UserError(
+                f"The labels are {', '.join(classes)}, as in copies of SNLI and MultiNLI, where {NO_NUMBER} says that the "
+                "annotators did not agree. Leave such pairs out by task.data.classes='{entailment: [\"0\"], neutral: "
+                "[\"1\"], contradiction: [\"2\"]}', or name a class for each of the four there."
+            )
         split_of_word = splits.repeat(pairs.sizes.numpy())
         counts: dict[str, dict[str, Any]] = {}
         for k, split in enumerate(SPLITS):

@@ -12,7 +12,8 @@ from tasks.rows import parse_object, pick_fields, read_examples, read_new_rows, 
 from tasks.separators import is_csv, named_columns
 from tasks.split_column import SPLIT, Row, rows_with_splits
 
-NO_LABEL = ("-", "-1")  # annotators did not agree: SNLI and MultiNLI write the first, copies of them the second
+NO_LABEL = "-"  # annotators did not agree
+NO_NUMBER = "-1"  # the same in copies of SNLI and MultiNLI that have numbers for labels
 # What SNLI and MultiNLI call each field, and after it what SICK, SciTail and others do.
 FIELDS = {
     "label": ("gold_label", "label", "entailment_label", "entailment_judgment"),

@@ -71,6 +71,11 @@ def test_rates_at_an_end_of_the_search_are_named(layout, make_record):
     assert edge_lines(tuned, runs)[1].endswith(": A DAN")
     assert edge_lines(layout, runs) == []  # not tuned
     assert edge_lines(replace(tuned, tuning=()), runs) == []
+    of_trials = [replace(cell, tuning=Tuning((), "tuned", (0.01, 0.1, 0.05))) for cell in layout.cells]
+    assert edge_lines(replace(tuned, tuning=(), cells=tuple(of_trials)), runs) == [
+        "The lowest learning rate of the search, 0.01, beyond which none was tried: B DAN",
+        "The highest learning rate of the search, 0.1, beyond which none was tried: A DAN",
+    ]
 
 
 def test_epochs_of_lbfgs_are_called_starts(make_record):

@@ -281,6 +281,12 @@ def test_an_object_that_is_no_line_of_columns(line, message):
         columns_of(line, ("a", "b", "c"), " ")
 
 
+def test_an_array_of_json_is_no_line_of_new_examples():
+    with pytest.raises(UserError, match=r"in, line 1: it is an array of JSON, and an object a line is needed.*lines=True"):
+        list(read_examples([b'[{"text": "a"}, {"text": "b"}]\n'], "in", str, "texts", "A text"))
+    assert list(read_examples([b"[ sic ]\n"], "in", str, "texts", "A text")) == ["[ sic ]"]
+
+
 def test_an_array_of_json_is_named(tmp_path):
     (tmp_path / "x.json").write_text('[{"label": "a"}]')
     with pytest.raises(UserError, match=r"x\.json is an array of JSON, and an object a line is needed.*lines=True"):

@@ -1,5 +1,7 @@
 """The guard stops before a step that is not finite, names the tensor and keeps the state."""
 
+import csv
+import json
 import re
 
 import pytest
@@ -97,3 +99,17 @@ def test_a_log_gets_lines_and_no_bar(tmp_path, monkeypatch):
     assert any("val/" in line for line in lines)
     assert "\r" not in result.out + result.err
     assert not re.search(r"(?m)^(Epoch|Validation|Testing) ", result.out)  # Lightning's own bar
+
+
+def test_the_learned_curvature_of_a_record_is_that_of_the_end(tmp_path):
+    words = ("geometry.learn_c=true", "optim.lr=0.05", "trainer.limit_train_batches=1", "trainer.max_epochs=5")
+    result = toy(tmp_path, *SMALL, *words)
+    assert result.code == 0, result.err
+    folder = result.record_path.parent
+    c = json.loads(result.record_path.read_text())["diagnostics"]["diagnostics/manifold/c"]
+    weights = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=False)["state_dict"]
+    free = next(value for name, value in weights.items() if name.endswith("free_c"))
+    assert c == pytest.approx(float(torch.nn.functional.softplus(free)), rel=1e-5)
+    *_, before, last = csv.DictReader((folder / "history.csv").read_text().splitlines())
+    assert before["diagnostics/manifold/c"]
+    assert not last["diagnostics/manifold/c"], "the end was not looked at"

@@ -138,13 +138,14 @@ def test_new_documents_are_lines_objects_or_files(tmp_path, capsys):
         {"text": "Zebra", "file": "a.txt"},
         {"text": "It\nrains", "file": "b.txt"},
     ]
-    for name in ("sea/1.txt", "land/2.txt", "land/.hidden", "land/deeper/3.txt"):
+    for name in ("sea/1.txt", "land/2.txt", "land/.hidden", "land/deeper/3.txt", "land/.git/4.txt"):
         (place / name).parent.mkdir(exist_ok=True)
         (place / name).write_text(name, encoding="utf-8")
     (place / "b.txt").unlink()
     assert [found.describe(one) for one in found.read_folder(place)] == [
         {"text": "Zebra", "file": "a.txt"},
         {"text": "land/2.txt", "file": "land/2.txt"},
+        {"text": "land/deeper/3.txt", "file": "land/deeper/3.txt"},
         {"text": "sea/1.txt", "file": "sea/1.txt"},
     ]
     capsys.readouterr()

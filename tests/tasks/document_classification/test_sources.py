@@ -47,11 +47,12 @@ def test_a_folder_for_each_class(tmp_path):
         ("land/b.txt", "trees"),
         ("land/.hidden", "x"),
         ("land/a", "hills"),
+        ("land/far/away/c.txt", "isles"),
     ):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
-    documents = [("train", "land", ("hills",)), ("train", "land", ("trees",)), ("train", "sea", ("waves\nblue",))]
-    assert rows(tmp_path) == documents
+    texts = [("land", "hills"), ("land", "trees"), ("land", "isles"), ("sea", "waves\nblue")]
+    assert rows(tmp_path) == [("train", label, (text,)) for label, text in texts]
     (tmp_path / "whole").mkdir()
     for split in ("test", "train"):
         (tmp_path / "whole" / split / "sea").mkdir(parents=True)

@@ -86,6 +86,18 @@ def test_classes_are_the_labels_of_train_where_none_are_given():
         prepared(replace(RECIPE, classes=None), dev=(("maybe", "A", "b"),))
 
 
+def test_minus_one_is_a_class_unless_classes_are_given_or_it_may_be_no_label():
+    rows = tuple((str(k), f"A dog {k}.", "A cat.") for k in (-1, 0, 1))
+    own = replace(RECIPE, classes=None)
+    assert prepared(own, rows, rows, rows).classes == ["-1", "0", "1"]
+    copy = (*rows, ("2", "A dog 2.", "A cat."))
+    with pytest.raises(UserError, match=r"The labels are -1, 0, 1, 2, as in copies of SNLI and MultiNLI, where -1 says"):
+        prepared(own, copy, copy, copy)
+    named = prepared(replace(RECIPE, classes={"no": ["0"], "yes": ["1", "2"]}), copy, copy, copy)
+    assert named.counts["train"]["unlabelled"] == 1
+    assert named.counts["train"]["labels"] == {"no": 1, "yes": 2}
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
