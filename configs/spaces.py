@@ -28,7 +28,10 @@ FIXED = {  # what no search can choose, and what to do instead
     "experiment": "A search is of one experiment; start one for each.",
     **dict.fromkeys(("data.dir", "paths.data_dir"), "A search is on one data set; start one for each."),
     "mode": "A search trains models: leave mode out.",
-    "fidelity": "It may change what is measured; start a search for each.",
+    **dict.fromkeys(
+        ("fidelity", "task.data.known", "task.data.without_self", "task.module.ties"),
+        "It may change what is measured; start a search for each.",
+    ),
     "sweep": "Name one space.",
 }
 ITSELF = ("skip_finished", "trainer.resume")  # what a search does without being told: it goes on

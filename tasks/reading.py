@@ -15,7 +15,7 @@ from typing import BinaryIO, TypeVar, cast
 
 from tqdm import tqdm
 
-from tasks.errors import UserError
+from tasks.errors import UserError, readable
 
 UNREADABLE = (OSError, EOFError, zlib.error)  # what reading a file may raise, plain or packed
 NO_JSON = (
@@ -198,6 +198,16 @@ def warn_of_header(path: Path, first: Sequence[str], read_as: str) -> None:
 def existing(path: Path) -> Path | None:
     """The path of a file that is there, plain or with .gz behind its name; None where there is neither."""
     return next((each for each in (path, path.with_name(f"{path.name}.gz")) if each.is_file()), None)
+
+
+def passed_over(paths: Iterable[Path]) -> str:
+    """Of files that may hold the same table, of which the first that is there, plain or packed, is read: which others
+    are there, as a sentence; "" where none is."""
+    there = [each for path in paths for each in (path, path.with_name(f"{path.name}.gz")) if each.is_file()]
+    if len(there) < 2:
+        return ""
+    first, *others = (path.name for path in there)
+    return readable(f"{there[0].parent}: {first} is read, and {', '.join(others)} not.")
 
 
 def reason(error: Exception) -> str:

@@ -24,7 +24,7 @@ from tasks.vector_files import dimension, parse
 UNKNOWN = ("<unk>", "unk", "UNK")  # how files call the vector of words they do not have
 SPACES = ("auto", "euclidean", "poincare")
 MAX_NORM = 1 - 1e-5  # where points outside of the ball are put (the norm that Tifrea et al.'s code clips to)
-FORMAT = 2  # of the cache
+FORMAT = 3  # of the cache
 COVERAGE = 0.5  # of a vocabulary: English texts have 0.6 to 0.9 in the first 50,000 of GloVe, German ones 0.1 to 0.2
 Prepared = tuple[list[str], np.ndarray, dict[str, Any]]  # words, tangent vectors, what describes them
 
@@ -230,8 +230,9 @@ def _prepare(path: Path, on_error: str, space: str, c: float) -> Prepared:
     """Words, tangent vectors (2 + N, d) with the rows of padding and unknown words, and what describes them."""
     file = parse(path, on_error)
     if space == "auto":
-        named = "poincare" in _plain(path.name)
-        near = "poincare" in _plain(path.parent.name) and np.mean(file.norms < 1) >= 0.99
+        title = _plain(path.name)
+        named = "poincare" in title
+        near = "poincare" in _plain(path.parent.name) and "euclidean" not in title and np.mean(file.norms < 1) >= 0.99
         space = "poincare" if named or near else "euclidean"
     notes = []
     if file.faults:

@@ -197,6 +197,7 @@ def test_a_search_whose_trials_cannot_run_ends_at_the_first(tmp_path):
         (("task.data.toy.seed=0,1",), "task.data.toy.seed gives several"),
         (("task=nli_toy", "encoder=gru", "task.labels=2,3"), "task.labels gives several"),
         (("fidelity=paper,code",), "It may change what is measured; start a search for each"),
+        (("task.module.ties=realistic,pessimistic",), "It may change what is measured; start a search for each"),
         (("trainer.limit_val_batches=0",), "trainer.limit_val_batches=0: trials are ranked by their validation"),
         (("optim.lr=tag(log,interval(0,1))",), "begins above 0"),
     ],

@@ -16,7 +16,7 @@ from tasks.nli.places import ALL, Source
 from tasks.rows import has_column
 from tasks.split_column import require_train, train_first
 
-FORMAT = 9  # of the cache
+FORMAT = 10  # of the cache
 
 
 def from_files(sources: Sequence[Source], recipe: Recipe, cache: Path) -> Prepared:

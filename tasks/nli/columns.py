@@ -183,9 +183,9 @@ class _Store:
         classes, labels = self.classes.finish(labels)
         if self.recipe.classes is None and {*classes} == {NO_NUMBER, "0", "1", "2"}:
             raise UserError(
-                f"The labels are {', '.join(classes)}, as in copies of SNLI and MultiNLI, where {NO_NUMBER} says that the "
-                "annotators did not agree. Leave such pairs out by task.data.classes='{entailment: [\"0\"], neutral: "
-                "[\"1\"], contradiction: [\"2\"]}', or name a class for each of the four there."
+                f"The labels are {', '.join(classes)}, as in copies of SNLI and MultiNLI, where {NO_NUMBER} says that "
+                "the annotators did not agree. Leave such pairs out by task.data.classes='{entailment: [\"0\"], "
+                "neutral: [\"1\"], contradiction: [\"2\"]}', or name a class for each of the four there."
             )
         split_of_word = splits.repeat(pairs.sizes.numpy())
         counts: dict[str, dict[str, Any]] = {}

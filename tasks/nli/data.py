@@ -242,7 +242,8 @@ class NliData(LabelledTexts):
         return {"premise": example.premise, "hypothesis": example.hypothesis}
 
     def encode(self, inputs: Sequence[Pair]) -> InputSplit:
-        """New pairs as a split; its labels and groups are 0. Raises UserError for a sentence without words."""
+        """New pairs as a split; its labels and groups are 0. How many have no word of the vocabulary is said. Raises
+        UserError for a sentence without words."""
         cut, pairs = self.recipe.cutter(), []
         for pair in inputs:
             sentences = [cut(text) for text in pair[:2]]
@@ -250,6 +251,11 @@ class NliData(LabelledTexts):
                 if not words:
                     raise UserError(f"The {field} {brief(text)} has no words; give a sentence that has.")
             pairs.append([self.recipe.limit(words) for words in sentences])
+        index = self.index
+        strange = [k for k, pair in enumerate(pairs) if not any(word in index for words in pair for word in words)]
+        if strange:
+            what = f"{len(strange):,} pairs have no word that the vocabulary has"
+            rank_zero_only(print)(f"{what}; the first is {brief(inputs[strange[0]].premise)}", flush=True)
         rows, none = torch.arange(len(inputs)), torch.zeros(len(inputs), dtype=torch.long)
-        sides = encode_texts(pairs, self.index).sentences
+        sides = encode_texts(pairs, index).sentences
         return InputSplit(sides, rows, none, none, tuple(premise for premise, _ in pairs))

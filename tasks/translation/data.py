@@ -28,7 +28,7 @@ from tasks.translation.corpus import HeldOut, Table, find_sources
 from tasks.translation.detokenise import Writing
 from tasks.translation.prepared import BOS, EOS, FIRST, Arrays, Corpus, Recipe, from_sources, prepare
 from tasks.translation.subwords import Subwords
-from tasks.translation.tables import read_sources
+from tasks.translation.tables import one_line, read_sources
 from tasks.translation.toy import Toy
 from tasks.vocabularies import check_names, check_numbers
 
@@ -329,9 +329,9 @@ def _sentence(line: str, keys: Sequence[str]) -> str:
             break
     else:
         raise Fault(f"it has no key {' or '.join(keys)} with a text")
-    if not line.strip():
+    if not (sentence := one_line(line)):
         raise Fault("it is blank")
-    return line.strip()
+    return sentence
 
 
 __all__ = ["BOS", "EOS", "FIRST", "PAD", "UNK", "NewSentences", "PairSplit", "TranslationData", "Vocabulary"]

@@ -40,7 +40,7 @@ class Continuations:
 
     def scores(self, tokens: Tensor) -> Tensor:
         logits = self.model.decode(tokens, self.memory, self.lengths, self.state)
-        return logits[:, -1].log_softmax(-1)
+        return logits[:, -1].log_softmax(-1, torch.promote_types(logits.dtype, torch.float32))
 
     def reorder(self, index: Tensor) -> None:
         self.memory, self.lengths = self.memory[index], self.lengths[index]

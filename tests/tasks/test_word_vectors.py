@@ -251,6 +251,13 @@ def test_the_first_pattern_that_matches_gives_its_largest_dimension(tmp_path):
         read_vectors(["nothing.txt"], tmp_path, **settings)
 
 
+def test_the_name_of_a_file_says_more_than_that_of_its_folder(tmp_path):
+    (tmp_path / "poincare_glove").mkdir()
+    for name, space in (("vectors.txt", "poincare"), ("vectors.euclidean.2d.txt", "euclidean")):
+        (tmp_path / "poincare_glove" / name).write_text("a 0.1 0.2\n")
+        assert read_vectors([f"poincare_glove/{name}"], tmp_path, "auto", 1.0, None, "fail").space == space
+
+
 def test_a_path_of_a_file_is_no_pattern(tmp_path):
     (tmp_path / "a[1]").mkdir()
     for name in ("a[1]/g.txt", "a[1]/g*.txt", "a[1]/gx.txt"):

@@ -192,6 +192,17 @@ def test_tables_without_rows_and_numbers_that_are_none(folder, file, text, said)
         read_folder(folder, "mine", True)
 
 
+def test_files_that_are_passed_over_are_named(folder):
+    before = read_folder(folder, "mine", True)
+    (folder / "edges.csv").write_text("a,b\n")
+    (folder / "labels.csv").write_text("a,b\n")
+    with pytest.warns(UserWarning, match="edges.tsv is read, and edges.csv not"):
+        graph = read_folder(folder, "mine", True)
+    said = tuple(f"{folder}: {name}.tsv is read, and {name}.csv not." for name in ("edges", "labels"))
+    assert graph.cautions == (*said, *before.cautions)
+    assert graph.sha256 == before.sha256
+
+
 def test_first_rows_whose_names_others_have_are_no_headers(tmp_path):
     (tmp_path / "links.tsv").write_text("u\tv\nv\tw\nw\tu\n")
     assert len(read_folder(tmp_path / "links.tsv", "links", False).edges) == 3

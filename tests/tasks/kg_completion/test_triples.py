@@ -72,6 +72,9 @@ def test_other_names_of_files(tmp_path):
     for name, text in (("train.tsv", GOOD["train"]), ("dev.txt", GOOD["dev"]), ("test.tsv", GOOD["test"])):
         (tmp_path / name).write_text(text)
     assert read_graph(tmp_path).files == {"train": "train.tsv", "dev": "dev.txt", "test": "test.tsv"}
+    assert not read_graph(tmp_path).cautions
+    (tmp_path / "dev.csv").write_text("a,s,c\n")
+    assert read_graph(tmp_path).cautions == (f"{tmp_path}: dev.txt is read, and dev.csv not.",)
 
 
 def test_repeated_and_shared_triples_are_counted(tmp_path):

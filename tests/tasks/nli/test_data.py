@@ -258,6 +258,14 @@ def test_other_words_or_labels_are_another_identity(tmp_path):
     assert make(tmp_path, classes=None).identity["labels"] == "contradiction, entailment, neutral"
 
 
+def test_new_pairs_without_any_known_word_are_said(tmp_path, capsys):
+    data = make(tmp_path)
+    inputs = list(data.read_inputs([b"A dog runs.\tXyz\n", b"Qwerty\tXyz\n"], "in"))
+    capsys.readouterr()
+    data.encode(inputs)
+    assert "1 pairs have no word that the vocabulary has; the first is 'Qwerty'\n" in capsys.readouterr().out
+
+
 def test_new_pairs_are_encoded_as_those_of_the_files(tmp_path):
     data = make(tmp_path, max_length=4)
     inputs = list(data.read_inputs([b"A dog runs.\tA DOG runs home.\n", b"Cats.\tA dog sleeps.\n"], "in"))

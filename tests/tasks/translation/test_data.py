@@ -158,6 +158,9 @@ def test_new_sentences_are_cut_and_blank_ones_refused(made, capsys):
     assert few.describe("a dog") == {"source": "a dog"}
     with pytest.raises(UserError, match=r"lines, line 2: it is not UTF-8 .*Each line is a sentence to translate"):
         list(few.read_inputs([b"a\n", b"\xff\n"], "lines"))
+    assert [*few.read_inputs([b'{"EN": " a dog\\nruns"}\n'], "lines")] == ["a dog runs"]
+    with pytest.raises(UserError, match="lines, line 1: it is blank"):
+        list(few.read_inputs([b'{"en": " \\n"}\n'], "lines"))
 
 
 def test_a_record_says_what_was_used(made, capsys):
