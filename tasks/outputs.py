@@ -42,12 +42,14 @@ class LayerStates(NamedTuple):
     """States of the words of B sentences in each layer of an encoder.
 
     geometry: of the states. points: of each layer, from the first one's input on, (B, W, D) for the most words W.
-    mask (B, W): where there is a state; a sentence that is too long for the encoder has none.
+    mask (B, W): where there is a state; a sentence that is too long for the encoder has none. unknown: how many words
+    have a piece that the encoder has no embedding of.
     """
 
     geometry: Geometry
     points: list[Tensor]
     mask: Tensor
+    unknown: int = 0
 
 
 def rounded(number: float) -> float:

@@ -237,13 +237,21 @@ class ProbingData(TaskData):
         return result
 
     def read(self, sentences: list[Sentence]) -> TreeSplit:
-        """Sentences with their states, those that the probed model cannot read left out."""
+        """Sentences with their states, those that the probed model cannot read left out. How many words have a piece
+        that it does not know is said."""
         parts: list[list[Tensor] | None] = [None] * len(sentences)
+        unknown = 0
         for places, states in self._chunks(sentences):
+            unknown += states.unknown
             for row, k in enumerate(places):
                 words = len(sentences[k].words)
                 if states.mask[row, :words].all():
                     parts[k] = [states.points[layer][row, :words].float().cpu() for layer in self.layers]
+        if unknown:
+            words = sum(len(sentence.words) for sentence in sentences)
+            remedy = "" if self.lowercase else "; task.data.lowercase=true where it learned from texts in lower case"
+            what = f"{unknown:,} of {words:,} words have a piece that the probed model does not know"
+            rank_zero_only(print)(f"{what}{remedy}.", flush=True)
         kept = [part for part in parts if part is not None]
         read = [sentence for sentence, part in zip(sentences, parts, strict=True) if part is not None]
         return _tree_split([torch.cat(layer) for layer in zip(*kept, strict=True)], read)

@@ -31,6 +31,7 @@ def layer_states(model: Translator, vocabulary: Vocabulary, sentences: Sequence[
     numbers = {piece: k for k, piece in enumerate(vocabulary.pieces, start=FIRST)}
     split = iter(vocabulary.subwords.split([word for words in sentences for word in words]))
     pieces = [[[numbers.get(piece, UNK) for piece in next(split)] for _ in words] for words in sentences]
+    unknown = sum(UNK in word for words in pieces for word in words)
     counts = [[len(word) for word in words] for words in pieces]
     fits = torch.tensor([0 < sum(words) <= encoder.n_positions for words in counts])
     ids = [[k for word in words for k in word] if fit else [UNK] for words, fit in zip(pieces, fits, strict=True)]
@@ -43,4 +44,4 @@ def layer_states(model: Translator, vocabulary: Vocabulary, sentences: Sequence[
     points = words_of_pieces(model.encoder_geometry.manifold, states, counts)
     most = points[0].shape[1]
     mask = torch.tensor([[*(n > 0 for n in words), *[False] * (most - len(words))] for words in counts])
-    return LayerStates(model.encoder_geometry, points, mask.to(device))
+    return LayerStates(model.encoder_geometry, points, mask.to(device), unknown)

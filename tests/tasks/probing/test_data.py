@@ -20,7 +20,7 @@ class Short(ToyEncoder):
         self.asked += len(sentences)
         states = super().layer_states(sentences)
         states.mask[[len(words) > 3 for words in sentences]] = False
-        return states
+        return states._replace(unknown=sum(word == "Barks" for words in sentences for word in words))
 
 
 def test_a_batch_has_the_states_and_trees_of_its_sentences(make):
@@ -51,7 +51,9 @@ def test_states_are_computed_once(make):
 def test_sentences_that_are_too_long_for_the_model_are_left_out_and_counted(make, capsys):
     data = make(probed=Short(4, 0))
     assert data.splits()["test"].sizes.tolist() == [1, 3]
-    assert "test: states of 2 sentences in 3 layers (0 s; 1 are too long for the model" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "test: states of 2 sentences in 3 layers (0 s; 1 are too long for the model" in said
+    assert "1 of 8 words have a piece that the probed model does not know; task.data.lowercase=true where" in said
     assert data.fingerprint()["counts"]["test"] == {"sentences": 2, "skipped": 0, "unread": 1}
 
 

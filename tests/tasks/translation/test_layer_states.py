@@ -41,6 +41,7 @@ def test_words_have_the_states_that_the_encoder_gives_their_pieces(task):
     a, b, c = task.source_vocabulary.pieces[:3]
     result = task.layer_states([[a, "never seen"], [c, b, a]])
     assert result.mask.tolist() == [[True, True, False], [True, True, True]]
+    assert result.unknown == 1, "never seen"
     assert result.geometry is task.model.encoder_geometry
     whole, pieces = states(task, c, b, a), states(task, a, "never", "seen")
     assert len(result.points) == len(whole) == 2, "one layer and its input"
