@@ -49,10 +49,12 @@ def remarks(task: Task, record: Mapping[str, Any], history: Sequence[Mapping[str
     says_why = any(line.startswith((LITTLE, WORSE)) for line in lines)
     if unmoved is not None and not (longer and says_why):
         lines.append(unmoved)
-    lines += on_limits(record["config"]["trainer"], record["metrics"])
+    lines += on_limits(record["config"]["trainer"], record["metrics"], record["data"]["share"])
     lines += on_curvature(record["config"]["geometry"])
     lines += on_roles(record.get("overrides", []), task)
     lines += on_schedule(record.get("overrides", []), record["config"]["optim"]["schedule"])
+    lines += on_warmup(record["config"]["optim"], history)
+    lines += on_min_epochs(record.get("overrides", []), record["config"]["trainer"].get("patience"))
     lines += on_fidelity(record["config"])
     return lines + task.remarks()
 
@@ -65,12 +67,15 @@ def on_own_encoder(encoder: Mapping[str, Any]) -> list[str]:
     return [f"check_points=true says whether what {target} returns are points of its space."]
 
 
-def on_limits(trainer: Mapping[str, Any], metrics: Mapping[str, float]) -> list[str]:
-    """Which metrics are of a part of their examples, and not one that was drawn."""
+def on_limits(trainer: Mapping[str, Any], metrics: Mapping[str, float], share: float = 0.0) -> list[str]:
+    """Which metrics are of a part of their examples, and not one that was drawn. share: of the test that was used, at
+    least."""
     cut = []
     for split in ("val", "test"):
         limit = trainer.get(f"limit_{split}_batches", 1.0)
         some = limit > 0 if type(limit) is int else 0 < limit < 1  # 1: a batch; 1.0: all
+        if split == "test" and share >= 1:  # a limit that is no smaller than the test
+            continue
         if some and any(name.startswith(f"{split}/") for name in metrics):
             cut.append(f"{split}/... of trainer.limit_{split}_batches={limit}")
     if not cut:
@@ -101,6 +106,21 @@ def on_schedule(words: Sequence[str], schedule: str) -> list[str]:
     """Which words of the command line set a plateau, of a run with another schedule."""
     idle = [word for word in words if word.lstrip("+").startswith("optim.plateau.") and schedule != "plateau"]
     return [f"{' and '.join(idle)} changed nothing: optim.schedule is {schedule}, not plateau."] if idle else []
+
+
+def on_warmup(optim: Mapping[str, Any], history: Sequence[Mapping[str, float]]) -> list[str]:
+    """Whether a training ended before its learning rate had risen to the highest one. optim: of a configuration."""
+    steps = int(max((row["step"] for row in history if "step" in row), default=0))
+    if not 0 < steps < (warmup := optim.get("warmup_steps") or 0):
+        return []
+    rises = f"the learning rate rises for optim.warmup_steps={warmup} steps, and the run has {steps:,}"
+    return [f"{rises}: it was never the highest. Take a shorter warm-up, or more epochs."]
+
+
+def on_min_epochs(words: Sequence[str], patience: int | None) -> list[str]:
+    """Which words of the command line set the least number of epochs of a run that nothing ends before its last."""
+    idle = [word for word in words if word.lstrip("+").startswith("trainer.min_epochs=") and patience is None]
+    return [f"{word} changed nothing: without trainer.patience no run ends early." for word in idle]
 
 
 def on_fidelity(config: Mapping[str, Any]) -> list[str]:

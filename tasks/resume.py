@@ -52,6 +52,7 @@ def read(
     if not file.is_file():
         runs = sorted(path.glob("*/checkpoints/")) if path.is_dir() else []
         near = f" Of the {len(runs)} runs in this folder the newest is {runs[-1].parent}." if runs else ""
+        near += " A command takes one checkpoint." if "," in path.name else ""
         raise UserError(f"{setting}: there is no checkpoint {file}. Runs keep theirs in <folder>/checkpoints.{near}")
     try:
         check_archive(file)

@@ -72,8 +72,8 @@ def read_folder(folder: Path, name: str, labelled: bool, splits: bool = True) ->
         warnings.warn(caution, stacklevel=2)
 
     for names in (EDGES,), FEATURES, ("labels.tsv",) if labelled else ():
-        tables = [folder / file for file in names]
-        if caution := passed_over([*tables, *(file.with_suffix(".csv") for file in tables[-1:])]):
+        paths = [folder / file for file in names]
+        if caution := passed_over([*paths, *(file.with_suffix(".csv") for file in paths[-1:])]):
             warn(caution)
     if features_file is None and folder.is_dir() and (other := _other_file(folder / FEATURES[2], 2, None)):
         warn(f"{folder}: no features are read.{other}")

@@ -15,8 +15,10 @@ from tasks.remarks import (
     on_limits,
     on_own_encoder,
     on_roles,
+    on_min_epochs,
     on_schedule,
     on_selection,
+    on_warmup,
     trend,
 )
 from tests.cli import SHORT, toy
@@ -173,6 +175,7 @@ def test_metrics_of_the_first_batches_are_no_numbers_of_the_whole(limits, named)
     lines = on_limits(limits, {"val/loss": 0.5, "test/loss": 0.5})
     assert [line.split(" are of")[0] for line in lines] == ([named] if named else [])
     assert not on_limits({"limit_test_batches": 2}, {"val/loss": 0.5}), "nothing was tested"
+    assert not on_limits({"limit_test_batches": 2}, {"test/loss": 0.5}, 1.0), "it has two batches"
 
 
 def test_a_curvature_that_nothing_has():
@@ -197,6 +200,22 @@ def test_a_plateau_of_another_schedule():
     assert on_schedule(words, "linear") == ["optim.plateau.factor=0.1 changed nothing: optim.schedule is linear, not plateau."]
     assert not on_schedule(words, "plateau")
     assert not on_schedule(words[:1], "linear")
+
+
+def test_a_warmup_that_the_run_did_not_outlast():
+    history = [{"step": 5}, {"step": 10, "val/loss": 1.0}]
+    (line,) = on_warmup({"warmup_steps": 50}, history)
+    assert "rises for optim.warmup_steps=50 steps, and the run has 10" in line
+    assert not on_warmup({"warmup_steps": 10}, history)
+    assert not on_warmup({"warmup_steps": 50}, []), "a test"
+    assert not on_warmup({}, history)
+
+
+def test_epochs_that_bound_nothing():
+    assert on_min_epochs(["trainer.min_epochs=5", "seed=1"], None) == [
+        "trainer.min_epochs=5 changed nothing: without trainer.patience no run ends early."
+    ]
+    assert not on_min_epochs(["trainer.min_epochs=5"], 3)
 
 
 def test_a_fidelity_that_changes_nothing():
