@@ -8,6 +8,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.loggers import CSVLogger
 
 from configs import overview
+from configs.build import make
 from tasks import loggers
 from tasks.errors import UserError
 from tests.cli import short
@@ -61,6 +62,13 @@ def test_all_loggers_of_a_run_get_its_metrics_and_losses(tmp_path):
     assert texts[0] == texts[1]
     assert any(row.get("val/accuracy") for row in texts[0])
     assert any(row.get("step/loss") for row in texts[0])
+
+
+def test_a_log_is_written_as_it_goes(tmp_path):
+    """What was logged before a run is killed is there."""
+    logger = make(checked("logger=csv")["logger"]["csv"], save_dir=str(tmp_path))
+    logger.log_metrics({"step/loss": 0.5}, step=50)
+    assert "0.5" in (tmp_path / "log" / "metrics.csv").read_text()
 
 
 def test_a_step_of_several_batches_is_logged_once(tmp_path):
