@@ -63,7 +63,9 @@ def check_words(words: Sequence[str]) -> None:
 
 
 def many_first(words: Sequence[str]) -> list[str]:
-    """The words with `-m` before the settings: Hydra takes no setting behind a flag that stands behind one."""
+    """The words with `-m`, which stands for `hydra.mode=MULTIRUN`, too, before the settings: Hydra takes no setting
+    behind a flag that stands behind one."""
+    words = ["-m" if word.lstrip("+").upper() == "HYDRA.MODE=MULTIRUN" else word for word in words]
     return [*filter(MANY.__contains__, words), *(word for word in words if word not in MANY)]
 
 

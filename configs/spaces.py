@@ -105,7 +105,7 @@ class Space:
                     )
                 low, high = each.low * value, each.high * value
                 if whole := isinstance(value, int):
-                    low, high = max(1, round(low)), round(high)
+                    low, high = max(1, round(low)), max(1, round(high))
                 dimensions[key] = replace(each, low=low, high=high, whole=whole, times=False)
         return replace(self, dimensions=dimensions)
 

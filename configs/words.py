@@ -15,12 +15,17 @@ from hydra.errors import HydraException
 # What no plain value has: signs of sweeps, lists, nodes, functions and interpolations, characters that cannot be
 # printed, quotes in front, and a home in front, which the shell leaves as it is behind an equals sign.
 _NOT_PLAIN = re.compile(r"[,(){}\[\]\x00-\x1f\x7f\ud800-\udfff]|\A\s*['\"~]")
+# Keys of files and folders, whose names may look like numbers: 2024_05_01 is 20240501 to Hydra, 1.10 is 1.1.
+_PLACE = re.compile(
+    r"\+*(data\.dir|paths\.\w+|(probe\.)?checkpoint|input|output|trainer\.resume|hydra\.(run|sweep)\.\w+"
+    r"|task\.data\.(file|folder|files\.\w+))"
+)
 _ATOM = re.compile(r"[^\s,(){}\[\]:]([^,(){}\[\]:]*[^\s,(){}\[\]:])?")  # of a sweep, a list or a node
 
 
 def with_quotes(words: Sequence[str]) -> list[str]:
     """The words, in which a plain value that Hydra cannot read, as `task.root=Säugetier`, is in quotes, and so is any
-    that names a file or folder. Other words, flags among them, stay as they are."""
+    that names a file or folder and would be a number. Other words, flags among them, stay as they are."""
     return [_readable(word) for word in words]
 
 
@@ -48,10 +53,20 @@ def value_of(word: str) -> str:
 
 def _readable(word: str) -> str:
     key, equals, value = word.partition("=")
+    if _PLACE.fullmatch(key) and not re.search(r"[(){}\[\]'\"]", value):
+        names = [value] if os.path.exists(value) else value.split(",")
+        value = ",".join(quoted(name.strip()) if "," in name or _is_number(name) else name for name in names)
+        word = f"{key}={value}"
     if not equals or word.startswith("-") or _read(word) or (_NOT_PLAIN.search(value) and not os.path.exists(value)):
         return word
     form = f"{key}={quoted(value if os.path.exists(value) else value.strip())}"
     return form if _read(form) else word
+
+
+def _is_number(value: str) -> bool:
+    """Whether Hydra reads a value as a number or a truth value."""
+    parsed = _read(f"k={value}")
+    return parsed is not None and isinstance(parsed.value(), int | float)
 
 
 def _read(word: str) -> Override | None:

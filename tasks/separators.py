@@ -35,7 +35,7 @@ def split_columns(line: str, separator: str) -> list[str]:
         return line.split(separator)
     line += '"' * (line.count('"') % 2)
     try:
-        return next(csv.reader([line], delimiter=separator, strict=True), [])
+        return next(_reader([line], separator), [])
     except csv.Error:
         return []
 
@@ -60,7 +60,7 @@ def quoted_rows(
                 starts.append(number)
                 yield line + "\n"
 
-    reader = csv.reader(texts(), delimiter=separator, strict=True)
+    reader = _reader(texts(), separator)
     row: list[str] | Fault | None = []
     while row is not None:
         starts.clear()
@@ -74,6 +74,11 @@ def quoted_rows(
         faults.clear()
         if row:
             yield starts[0], row
+
+
+def _reader(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
+    """Rows of columns that may be in quotes; of those between commas or semicolons blanks in front are no part."""
+    return csv.reader(lines, delimiter=separator, strict=True, skipinitialspace=separator != "\t")
 
 
 def named_columns(columns: Sequence[str], fields: Mapping[str, Sequence[str]]) -> list[str]:

@@ -18,6 +18,7 @@ from tasks.reading import UNREADABLE, UTF16, brief, is_number, open_bytes, reaso
 
 BLOCK = 1 << 24  # bytes that are read and parsed together
 HEADER_DIGITS = 9  # of a number in word2vec's first line
+IRREGULAR = re.compile(rb"  |[\t\v\f\r]")  # two numbers may have several blanks, or a tab, between them: see the lines
 QUOTED = 40  # bytes of a faulty line that a message quotes
 
 
@@ -143,7 +144,8 @@ class _Reader:
         """All lines at once where nothing is wrong with any of them, else one by one."""
         parts = [line.partition(b" ") for line in lines]
         if all(word and rest.count(b" ") == d - 1 for word, _, rest in parts):
-            numbers = _numbers(b" ".join([rest for _, _, rest in parts]))
+            joined = b" ".join([rest for _, _, rest in parts])
+            numbers = np.empty(0) if IRREGULAR.search(joined) else _numbers(joined)
             words = _decode([word for word, _, _ in parts])
             new = len(set(words)) == len(lines) and self.index.keys().isdisjoint(words)
             if new and len(numbers) == len(lines) * d and np.isfinite(numbers).all():

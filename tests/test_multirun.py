@@ -252,4 +252,5 @@ def test_workers_end_with_the_command_that_started_them(tmp_path):
 
 def test_the_flag_may_stand_behind_settings():
     assert overview.many_first(["task=prefix_toy", "-m", "seed=0,1"]) == ["-m", "task=prefix_toy", "seed=0,1"]
+    assert overview.many_first(["task=prefix_toy", "hydra.mode=MULTIRUN"]) == ["-m", "task=prefix_toy"]
     assert overview.many_first(["task=prefix_toy", "seed=0"]) == ["task=prefix_toy", "seed=0"]

@@ -47,6 +47,22 @@ def test_a_word_that_names_a_file_is_its_name(tmp_path):
     assert with_quotes([f"data.dir={folder}"]) == [f"data.dir={folder}"]
     folder.mkdir()
     assert read(*with_quotes([f"data.dir={folder}"])) == str(folder)
+    several = tmp_path / "a,2"
+    assert with_quotes([f"data.dir={several}"]) == [f"data.dir={tmp_path}/a,\"2\""]
+    several.mkdir()
+    assert read(*with_quotes([f"data.dir={several}"])) == str(several)
+
+
+@pytest.mark.parametrize("name", ["2024_05_01", "1.10", "1e3", ".5", "+5", "true", "inf"])
+def test_a_place_whose_name_looks_like_a_number_has_that_name(name):
+    for key in ("data.dir", "paths.output_dir", "checkpoint", "input", "trainer.resume", "task.data.files.train"):
+        (word,) = with_quotes([f"{key}={name}"])
+        assert read(word) == name
+        assert with_quotes([word]) == [word]
+    (several,) = with_quotes([f"data.dir={name},2.50"])
+    override = OverridesParser.create().parse_override(several)
+    assert [part.text for part in override.value().list] == [name, "2.50"]
+    assert with_quotes([f"optim.lr={name}", "data.dir=null"]) == [f"optim.lr={name}", "data.dir=null"]
 
 
 @given(TEXT)

@@ -72,6 +72,11 @@ def test_a_text_that_goes_on_in_another_line_is_not_cut(tmp_path, content):
         read(tmp_path, content)
 
 
+def test_blanks_in_front_of_quotes_are_no_part_of_a_column(tmp_path):
+    (tmp_path / "x.csv").write_text('a, "b"\n1, "2, 3"\n')
+    assert [row for _, row in read_records(tmp_path / "x.csv", {"a": ["a"], "b": ["b"]}, "forms")] == [{"a": "1", "b": "2, 3"}]
+
+
 def test_quotes_that_are_characters_may_be_odd(tmp_path):
     assert read(tmp_path, 'text\tlabel\n"a,\tx\nb."\ty\n') == [(2, ("x", '"a,')), (3, ("y", 'b."'))]
     (_, fault), (_, row) = read(tmp_path, 'label\ttext\n"a\nx\tb\n')

@@ -206,6 +206,11 @@ def test_faults_that_would_cancel_in_the_sum_are_noticed(read):
         read("a 1 2 3\nb 4\nc 5 6\nd 7 8\n")
 
 
+def test_numbers_of_one_line_are_not_those_of_the_next(read):
+    with pytest.raises(UserError, match="line 2: 2 numbers instead of 3"):
+        read("a 1 2 3\nb 1  2\nc 1 2 3\t4\n")
+
+
 def test_blocks_give_what_the_whole_file_gives(tmp_path, monkeypatch):
     rows = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
     path = tmp_path / "vectors.txt"
