@@ -102,6 +102,7 @@ def main() -> int:
     try:
         overview.check_words(sys.argv[1:])
         words[:] = with_quotes(own.choose(overview.many_first(sys.argv[1:]), looks=True))
+        multirun.check_output(words)
         sweeper.register()
         sys.argv[1:] = stored.choose(words)
         if not multirun.are_many(words):

@@ -25,8 +25,8 @@ from omegaconf import DictConfig, OmegaConf, read_write
 
 from configs.build import MISTAKES
 from configs.composing import SEARCH
-from configs.errors import paragraph
-from configs.files import choices
+from configs.errors import ConfigError, paragraph
+from configs.files import CHOICE, choices
 from configs.overview import MANY
 from configs.own import with_folder
 from configs.samplers import is_trial
@@ -171,6 +171,25 @@ def are_many(words: Sequence[str]) -> bool:
     return bool(MANY.intersection(words))
 
 
+def check_output(words: Sequence[str]) -> None:
+    """Raises ConfigError where several jobs would write their answers into one file, each in the place of the last."""
+    if not are_many(words):
+        return
+    swept, output = [], None
+    for word in words:
+        with contextlib.suppress(HydraException):  # which Hydra will say
+            override = OverridesParser.create().parse_override(word)
+            if override.key_or_group == "output":
+                output = word
+            elif override.is_sweep_override():
+                swept.append(word)
+    if output and swept and "${" not in output:
+        raise ConfigError(
+            f"{output}: the jobs of {' '.join(swept)} would write it one after the other, so that the answers of the "
+            "last alone are left. Give each job its own file, as in 'output=answers-${hydra:job.num}.txt'."
+        )
+
+
 def mistakes() -> tuple[type[Exception], ...]:
     """The errors that are reported in one paragraph; none with HYPERBOLIC_FULL_ERROR=1, which shows where they came."""
     return MISTAKES if os.environ.get("HYPERBOLIC_FULL_ERROR", "0") in ("", "0") else ()
@@ -239,6 +258,7 @@ def conclude(code: int, words: Sequence[str]) -> int:
     for note in failed:
         reason = "it was interrupted" if code == INTERRUPTED and note["reason"] == ENDED else note["reason"]
         own = [word for word in note["words"] if not (jobs.has_trials and word.startswith("sweep="))]
+        own = [word for word in own if word != f"experiment={CHOICE}"]  # which a checkpoint has chosen
         print(called(with_folder(f"failed: python run.py {shlex.join(own)}: {reason}")), file=sys.stderr)
     return code or int(bool(failed))
 

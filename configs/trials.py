@@ -25,7 +25,8 @@ TEST = "test"  # the folder of the best trial's test, beside those of the trials
 
 def _clear(folder: Path) -> None:
     """Remove the folder of a run. Raises UserError, and leaves it, where it holds files and is none."""
-    if folder.exists() and any(folder.iterdir()) and not (folder / ".hydra").is_dir():
+    is_run = (folder / ".hydra").is_dir() or (folder / search.FAILURE).is_file()
+    if folder.exists() and any(folder.iterdir()) and not is_run:
         raise UserError(
             f"{folder} is where a run of this search would be, and it holds files of something else. Name another "
             "folder with hydra.sweeper.folder, or move it away."

@@ -14,7 +14,8 @@ import pytest
 from hydra.core.hydra_config import HydraConfig
 
 import run
-from configs import overview
+from configs import multirun, overview
+from configs.errors import ConfigError
 from configs.multirun import Failure
 from tasks import processes
 from tasks.errors import UserError
@@ -254,3 +255,24 @@ def test_the_flag_may_stand_behind_settings():
     assert overview.many_first(["task=prefix_toy", "-m", "seed=0,1"]) == ["-m", "task=prefix_toy", "seed=0,1"]
     assert overview.many_first(["task=prefix_toy", "hydra.mode=MULTIRUN"]) == ["-m", "task=prefix_toy"]
     assert overview.many_first(["task=prefix_toy", "seed=0"]) == ["task=prefix_toy", "seed=0"]
+
+
+def test_jobs_do_not_write_their_answers_into_one_file():
+    predict = ["-m", "mode=predict", "checkpoint=RUN", "input=x.txt"]
+    with pytest.raises(ConfigError, match=r"output=o\.txt: the jobs of task\.module\.top_k=1,2 would write it one after"):
+        multirun.check_output([*predict, "task.module.top_k=1,2", "output=o.txt"])
+    multirun.check_output([*predict, "task.module.top_k=1,2", "output=o${hydra:job.num}.txt"])
+    multirun.check_output([*predict, "task.module.top_k=1,2"])
+    multirun.check_output([*predict, "output=o.txt"])
+    multirun.check_output([*predict[1:], "task.module.top_k=1,2", "output=o.txt"])
+
+
+def test_the_command_of_a_failed_job_of_a_checkpoint_can_be_given_again(capsys, monkeypatch):
+    jobs = multirun.Jobs()
+    words = ["experiment=checkpoint", "mode=predict", "checkpoint=RUN", "input=bad.txt"]
+    jobs.notes = {0: {"words": words, "reason": "no", "record": None}}
+    monkeypatch.setattr(multirun.Jobs, "latest", jobs)
+    monkeypatch.setattr(jobs, "read_notes", lambda: None)
+    monkeypatch.setattr(multirun, "show_results", lambda jobs: None)
+    assert multirun.conclude(0, ["-m", *words]) == 1
+    assert "failed: python run.py mode=predict checkpoint=RUN input=bad.txt: no" in capsys.readouterr().err

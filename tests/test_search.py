@@ -93,6 +93,18 @@ def test_the_command_over_seeds_trains_the_best_settings(searched):
 
 
 @pytest.mark.long
+def test_a_search_in_which_a_trial_failed_goes_on(tmp_path):
+    words = ("encoder=rotate", "encoder.d=4,3", "optim.lr=0.1", "optim.max_grad_norm=null")
+    for _ in range(2):
+        result = start(tmp_path, *words)
+        assert result.code == 1
+        assert "jobs failed:" in result.err
+        assert "encoder.d=3: RotatE: d counts real numbers" in result.err
+        assert "error: " not in result.err
+        assert folder_of(tmp_path).joinpath("test", "record.json").exists()
+
+
+@pytest.mark.long
 def test_only_what_is_missing_is_run_again(searched):
     """As after kill -9 in the middle of a trial, and with a trial more."""
     place, _ = searched
