@@ -265,7 +265,7 @@ def download(source: Source, data: Path, force: bool) -> list[Path]:
         print(f"{source.folder} is already in {folder}; --force fetches it again.")
         return [p for p in present if p]
     archive = data / ".downloads" / source.name
-    sha256 = source.sha256 or _sums(data).get(source.url)
+    sha256 = source.sha256 or (None if source.sums else _sums(data).get(source.url))  # else its files have sums
     try:
         digest = fetch(source.url, archive, sha256, source.max_bytes, shows_cuts=source.place is not None)
     except ChecksumError as error:
@@ -285,7 +285,8 @@ def download(source: Source, data: Path, force: bool) -> list[Path]:
             archive.unlink()  # it is bad; after a full disk or an interrupt it serves the next call
             raise
         archive.unlink()
-    _write_sum(source, digest, data)
+    if not source.sums:
+        _write_sum(source, digest, data)
     return files
 
 

@@ -18,6 +18,7 @@ from scripts.drawing.options import FigureOptions, Loader, number_of
 from scripts.trained import Run
 
 N_NEAREST = 5
+CHAINS = 9  # at most in one picture; Ultra-Fine has as many coarse types
 COLOURS = dict(zip(entity_types.GRANULARITIES, canvas.COLOURS, strict=False))
 MARKERS = dict(zip(entity_types.GRANULARITIES, "sDo", strict=True))
 
@@ -44,8 +45,9 @@ def draw(runs: Sequence[Run], load: Loader, options: FigureOptions) -> list[Path
         heads = [name for name, kind in zip(names, kinds, strict=True) if kind == "coarse" and name not in labels]
         if not options.labels and heads:
             heads.sort(key=lambda name: TABLE_9.index(name) if name in TABLE_9 else len(TABLE_9))
-            chains = [chain(*space, number_of(head, names, trained)) for head in heads]
-            tables.append(("nearest-coarse", "Nearest class points, in chains from the coarse types on", chains))
+            chains = [chain(*space, number_of(head, names, trained)) for head in heads[:CHAINS]]
+            which = "the coarse types" if len(heads) <= CHAINS else f"{CHAINS} of {len(heads):,} coarse types"
+            tables.append(("nearest-coarse", f"Nearest class points, in chains from {which} on", chains))
         kind, measure = "Euclidean", "distance"
         if manifold.is_curved:
             kind, measure = "geodesic", "hyperbolic distance"

@@ -301,7 +301,10 @@ def test_files_of_a_repository_are_those_of_its_revision(server, tmp_path, capsy
     sums = {file: hashlib.sha256(text).hexdigest() for file, text in content.items()}
     source = replace(SOURCES[name], url=server.url("a.tar.gz"), sums=sums)
     assert main([name, "--data-dir", str(tmp_path)], {name: source}) == 0
-    assert left_behind(tmp_path) == {f"{name}/{file}" for file in content} | {SUMS}
+    assert left_behind(tmp_path) == {f"{name}/{file}" for file in content}
+    packed_anew = {top + file: text for file, text in reversed(content.items())}
+    server.files["a.tar.gz"] = tar_of(packed_anew | {also: b"no, no"}, "")
+    assert main([name, "--data-dir", str(tmp_path), "--force"], {name: source}) == 0
     first = next(iter(content))
     wrong = replace(source, sums={first: "0" * 64})
     assert main([name, "--data-dir", str(tmp_path), "--force"], {name: wrong}) == 1

@@ -160,6 +160,15 @@ def test_points_of_float32_lie_on_the_sheet_in_float64():
     np.testing.assert_allclose(y[:, 0] ** 2 - (y[:, 1:] ** 2).sum(1), 0.5, rtol=1e-9)
 
 
+def test_points_beyond_the_numbers_of_a_model_are_said(capsys):
+    manifold = Lorentz()
+    x = manifold.expmap0(torch.tensor([[5.0, 0.0], [20.0, 0.0]], dtype=torch.float64))
+    in_model("nodes", NamedPoints(["a", "b"], manifold, x), "poincare", "a run")
+    assert capsys.readouterr().err == ""
+    in_model("nodes", NamedPoints(["a", "b"], manifold, x), "klein", "a run")
+    assert "note: 1 of 2 nodes lie further out than numbers of the klein model can say" in capsys.readouterr().err
+
+
 def test_flat_space_has_no_other_model():
     points = NamedPoints(["a"], Euclidean(), torch.ones(1, 2))
     assert in_model("words", points, None, "a run").model == "euclidean"

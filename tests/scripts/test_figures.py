@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -473,6 +474,10 @@ def test_the_paper_s_types_give_both_tables(poincare, tmp_path):
     assert "| person | d | artist | d | musician | d |" in files[0].read_text()
     heads = [line.split(" | ")[0] for line in files[2].read_text().splitlines() if " | d |" in line]
     assert heads == ["| location", "| time"]
+    with mock.patch.object(nearest, "CHAINS", 1):
+        files = nearest.draw([trained.run], lambda run: trained._replace(data=Data()), options)
+    assert "in chains from 1 of 2 coarse types on" in files[2].read_text()
+    assert sum(" | d |" in line for line in files[2].read_text().splitlines()) == 1
 
 
 def test_the_list(capsys):
