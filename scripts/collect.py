@@ -18,7 +18,7 @@ from configs.matching import cells_of, fits, misfit  # noqa: E402
 from configs.tables import PUBLISHED, Layout, load_layouts  # noqa: E402
 from configs.tuning import TRIALS, search_values  # noqa: E402
 from scripts.commands import reports_errors  # noqa: E402
-from scripts.records import RUNS, Record, RecordError, read, validate  # noqa: E402
+from scripts.records import MAX_KEPT_BYTES, RUNS, Record, RecordError, read, validate  # noqa: E402
 from tasks import search  # noqa: E402
 from tasks.errors import UserError  # noqa: E402
 from tasks.folders import whole_file, write_table  # noqa: E402
@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT, runs: Path = RUN
     layouts = load_layouts(published)  # with what the searches chose
     for path in paths:
         try:
-            record = read(path)
+            record = read(path, MAX_KEPT_BYTES)
             reason = reason_to_skip(record)
             if reason:
                 counts[reason] += 1

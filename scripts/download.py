@@ -207,8 +207,8 @@ SOURCES = {
         url="https://wordnetcode.princeton.edu/3.0/WordNet-3.0.tar.gz",
         name="WordNet-3.0.tar.gz",
         folder="wordnet30",
-        files=(("data.noun",), ("index.noun",)),
-        place=flat(".noun"),
+        files=(("data.noun",), ("index.noun",), ("data.verb",), ("data.adj",), ("data.adv",)),  # WN18RR has them all
+        place=flat(("data.noun", "index.noun", "data.verb", "data.adj", "data.adv")),
         max_bytes=1 << 30,
         sha256="640db279c949a88f61f851dd54ebbb22d003f8b90b85267042ef85a3781d3a52",  # as in Spack
     ),

@@ -20,7 +20,7 @@ from configs.matching import cells_of, misfit  # noqa: E402
 from configs.tables import PUBLISHED, Layout, load_layouts  # noqa: E402
 from scripts.cells import Cells, blocks, notes  # noqa: E402
 from scripts.commands import reports_errors  # noqa: E402
-from scripts.records import RUNS, Record, RecordError, read, validate  # noqa: E402
+from scripts.records import MAX_KEPT_BYTES, RUNS, Record, RecordError, read, validate  # noqa: E402
 from tasks.folders import whole_file  # noqa: E402
 
 TABLES = ROOT / "results" / "tables"
@@ -59,7 +59,7 @@ def main(
 
 def load_runs(runs: Path) -> dict[Path, Record]:
     """The valid records in `runs`. Raises RecordError for a bad one."""
-    return {path: validate(read(path), path) for path in sorted(runs.glob("*.json"))}
+    return {path: validate(read(path, MAX_KEPT_BYTES), path) for path in sorted(runs.glob("*.json"))}
 
 
 def assign(records: dict[Path, Record], layouts: list[Layout]) -> dict[str, Cells]:

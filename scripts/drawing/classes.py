@@ -15,6 +15,7 @@ from scripts.trained import Run
 from tasks.errors import UserError
 from tasks.reading import brief
 
+MOST = 30  # classes in a panel
 LIMIT = 1 << 53  # above it a drawing, which has floats, would show another number
 TITLE = "Classes of the test split, and true positives"
 FOOT = (
@@ -68,7 +69,12 @@ def _count(text: str) -> int:
 
 
 def plot_panel(axis: Axes, title: str, counts: Sequence[Count]) -> None:
-    """Two bars for each class, with the share of true positives."""
+    """Two bars for each class, of MOST at most, with the share of true positives."""
+    share = f"{sum(c.true_positives for c in counts):,} of {(n := sum(c.gold for c in counts)):,} right"
+    share += f" ({100 * sum(c.true_positives for c in counts) / max(1, n):.1f} %)"
+    if len(counts) > MOST:
+        share += f"; the {MOST} largest of {len(counts):,} classes"
+        counts = sorted(counts, key=lambda c: -c.gold)[:MOST]
     places = np.arange(len(counts))
     gold, right = [c.gold for c in counts], [c.true_positives for c in counts]
     shares = [f"{k:,}\n{100 * k / n:.0f} %" if n else f"{k:,}" for k, n in zip(right, gold, strict=True)]
@@ -79,13 +85,12 @@ def plot_panel(axis: Axes, title: str, counts: Sequence[Count]) -> None:
         axis.bar_label(axis.bar(places + offset, values, 0.38, color=colour, label=name), labels, padding=2, fontsize=7)
     axis.set_xticks(places, [f"{c.label}\npredicted {c.predicted:,}" for c in counts])
     axis.margins(y=0.16)
-    share = f"{sum(right):,} of {sum(gold):,} right ({100 * sum(right) / max(1, sum(gold)):.1f} %)"
     axis.set_title(f"{canvas.wrapped(title, 3.9, 9)}\n{share}")
 
 
 def plot(panels: Sequence[tuple[str, Sequence[Count]]], title: str) -> Figure:
     """A panel for each run, on one axis of numbers: (title, counts)."""
-    size = max(4.1, 1.2 * max(len(counts) for _, counts in panels)), 3.5
+    size = max(4.1, 1.2 * min(MOST, max(len(counts) for _, counts in panels))), 3.5
     with canvas.panels(plot_panel, panels, size, 0.8, title, FOOT, least=5.0) as (body, axes):
         top = max(axis.get_ylim()[1] for axis in axes)
         for axis in axes:

@@ -257,13 +257,14 @@ def test_a_knowledge_graph_lands_where_its_task_reads_it(server, tmp_path, name,
     assert OmegaConf.to_container(config)["data"]["folder"] == f"${{paths.data_dir}}/{folder}"
 
 
-def test_the_noun_files_of_wordnet_are_taken_out(server, tmp_path):
-    kinds = ("noun", "verb")
+def test_the_nouns_of_wordnet_and_the_words_of_wn18rr_are_taken_out(server, tmp_path):
+    kinds = ("noun", "verb", "adj", "adv", "sense")
     content = {f"WordNet-3.0/dict/{name}.{kind}": b"1" for name in ("data", "index") for kind in kinds}
     server.files["wordnet.tar.gz"] = tar_of(content, "")
     source = replace(SOURCES["wordnet"], url=server.url("wordnet.tar.gz"), sha256=None)
     assert main(["wordnet", "--data-dir", str(tmp_path)], {"wordnet": source}) == 0
-    assert left_behind(tmp_path) == {"wordnet30/data.noun", "wordnet30/index.noun", SUMS}
+    taken = ("data.noun", "index.noun", "data.verb", "data.adj", "data.adv")
+    assert left_behind(tmp_path) == {*(f"wordnet30/{name}" for name in taken), SUMS}
 
 
 def test_glove_is_taken_out_flat(server, tmp_path):

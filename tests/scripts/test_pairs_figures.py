@@ -78,6 +78,17 @@ def test_classes_of_two_runs_stand_on_one_scale(tmp_path, figures, options):
     assert [text.get_text() for text in axes[0].texts] == ["400", "100", "10\n2 %", "90\n90 %"]
 
 
+def test_of_many_classes_the_largest_are_drawn(tmp_path, figures, options):
+    rows = "".join(f"test,c{k},{k + 1},0,{k}\n" for k in range(200))
+    (tmp_path / "classes.csv").write_text(HEAD + rows)
+    classes.draw([run(tmp_path, "a")], None, options())
+    (axis,) = figures[0].subfigs[0].axes
+    heights = [bar.get_height() for bar in axis.patches]
+    assert heights[: classes.MOST] == [*range(200, 200 - classes.MOST, -1)]
+    assert len(heights) == 2 * classes.MOST
+    assert "19,900 of 20,100 right (99.0 %); the 30 largest of 200 classes" in " ".join(axis.get_title().split())
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

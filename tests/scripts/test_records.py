@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.records import REQUIRED, REQUIRED_DATA, RecordError, read, validate
+from scripts.records import MAX_KEPT_BYTES, REQUIRED, REQUIRED_DATA, RecordError, read, validate
 
 HERE = Path("outputs/run/record.json")
 
@@ -66,7 +66,7 @@ def test_all_faults_come_at_once(make_record):
         ('{"metrics": {"test/accuracy": NaN}}', "NaN is no number of JSON"),
         ('{"wall_s": 1e999}', "1e999 is too large for a number"),
         ("[1]", "it is not a JSON object"),
-        ('"' + "x" * 300_000 + '"', "at most 200000"),
+        ('"' + "x" * 300_000 + '"', "it is not a JSON object"),
     ],
 )
 def test_an_unreadable_record_is_named(tmp_path, write_record, text, words):
@@ -74,6 +74,13 @@ def test_an_unreadable_record_is_named(tmp_path, write_record, text, words):
     with pytest.raises(RecordError, match=words) as caught:
         read(path)
     assert str(caught.value).count(str(path)) == 1
+
+
+def test_a_record_of_many_classes_is_read_and_not_kept(tmp_path, write_record):
+    path = write_record(tmp_path / "record.json", '{"data": "' + "x" * 300_000 + '"}')
+    assert len(read(path)["data"]) == 300_000
+    with pytest.raises(RecordError, match="at most 200000 here"):
+        read(path, MAX_KEPT_BYTES)
 
 
 def test_a_folder_called_as_a_record_is_named(tmp_path):
