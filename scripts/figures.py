@@ -10,6 +10,7 @@ Several runs are drawn side by side, or as curves of one figure; `nearest` and `
 
 import argparse
 import collections
+import contextlib
 import csv
 import difflib
 import functools
@@ -123,7 +124,8 @@ def split(words: Sequence[str]) -> tuple[list[str], list[Path]]:
 
 
 def draw(figures: Sequence[str], runs: Sequence[Run], options: FigureOptions) -> None:
-    """Draw the figures, print the files; each model is read once. What a run does not have is left out.
+    """Draw the figures, print the files; each model is read once. What a run does not have is left out; of `all` a
+    figure that some of several runs do not have is drawn of each other one by itself.
 
     Raises UserError, after those that can be drawn, where a figure that was named cannot, or of `all` none.
     """
@@ -131,13 +133,28 @@ def draw(figures: Sequence[str], runs: Sequence[Run], options: FigureOptions) ->
     places = {id(run): k for k, run in enumerate(runs)}
     failures: dict[str, str] = {}
     names = list(FIGURES) if EVERY in figures else list(dict.fromkeys(figures))
+
+    def print_figures(name: str, of: Sequence[Run]) -> bool:
+        for path in FIGURES[name](of, lambda run: models(places[id(run)]), options):
+            print(f"figure: {path}", flush=True)
+        return True
+
+    def print_alone(name: str) -> bool:
+        """Whether at least one run has the figure."""
+        is_drawn = False
+        for run in runs:
+            with contextlib.suppress(UserError):
+                is_drawn = print_figures(name, [run])
+        return is_drawn
+
     for name in names:
         try:
-            for path in FIGURES[name](runs, lambda run: models(places[id(run)]), options):
-                print(f"figure: {path}", flush=True)
+            print_figures(name, runs)
         except UserError as error:
             if len(names) == 1:
                 raise
+            if EVERY in figures and len(runs) > 1 and print_alone(name):
+                continue
             failures[name] = str(error)
             if EVERY not in figures:
                 print(f"left out {name}: {error}", file=sys.stderr)

@@ -399,7 +399,7 @@ def test_a_model_without_class_points_or_types(poincare, tmp_path):
 
 
 @pytest.mark.long
-def test_a_run_of_another_task_has_no_figures_of_types(tmp_path, capsys):
+def test_a_run_of_another_task_has_no_figures_of_types(poincare, tmp_path, capsys):
     done = cli.short(tmp_path, "trainer.max_epochs=1")
     run = done.record_path.parent
     assert draw(tmp_path / "drawn", "all", run) == 0
@@ -408,6 +408,11 @@ def test_a_run_of_another_task_has_no_figures_of_types(tmp_path, capsys):
     assert draw(tmp_path / "drawn", "boundaries", "factors", run) == 1
     assert "the task prefix_toy has no types" in capsys.readouterr().err
     assert draw(tmp_path / "drawn", "boundaries", run) == 1
+    assert draw(tmp_path / "both", "all", run, poincare) == 0
+    of_each = {"classes-prefix_toy", "lengths-prefix_toy", "attention-entity_typing_toy", "norms-entity_typing_toy"}
+    drawn = {"-".join(file.name.split("-")[:2]) for file in (tmp_path / "both").iterdir()}
+    assert of_each <= drawn
+    assert not {*left_out(capsys.readouterr().err)} & {"classes", "lengths", "attention", "norms"}
 
 
 @pytest.mark.long
