@@ -15,18 +15,7 @@ from scripts.drawing.options import FigureOptions
 from scripts.trained import load, read_run, read_runs
 from tasks.entity_typing.toy import ToyTypingData
 from tasks.errors import UserError
-from tests import cli
-
-SHORT = (
-    "task=entity_typing_toy", "task.data.sizes={train: 60, dev: 20, test: 20}", "trainer.max_epochs=2",
-    "task.data.batch_size=30", *cli.QUIET,
-)  # fmt: skip
-
-
-def train(folder: Path, *words: str) -> Path:
-    done = cli.call(*SHORT, *cli.places(folder), *words)
-    assert done.code == 0, done.err
-    return done.record_path.parent
+from tests.scripts.drawn import draw, error_of, left_out, train
 
 
 @pytest.fixture(scope="module")
@@ -43,23 +32,6 @@ def euclidean(tmp_path_factory) -> Path:
 def copied(poincare, tmp_path) -> Path:
     """A copy of a run's folder that a test may damage."""
     return Path(shutil.copytree(poincare, tmp_path / "toy" / "run"))
-
-
-def draw(out: Path, *words) -> int:
-    return figures.main([*map(str, words), "--out", str(out)])
-
-
-def error_of(capsys) -> str:
-    """The last line on standard error, which is one paragraph."""
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert lines[-1].startswith("error: ")
-    return lines[-1]
-
-
-def left_out(err: str) -> list[str]:
-    """What one line says that `all` leaves out."""
-    (line,) = [line for line in err.splitlines() if line.startswith("left out: ")]
-    return line.removeprefix("left out: ").partition(";")[0].split(", ")
 
 
 @pytest.mark.long
@@ -396,68 +368,6 @@ def test_a_model_without_class_points_or_types(poincare, tmp_path):
         entity_types.class_points(trained._replace(model=Bare()))
     with pytest.raises(UserError, match=r"Bare has no attention by distances"):
         attention.queries_and_keys(trained._replace(model=Bare()))
-
-
-@pytest.mark.long
-def test_a_run_of_another_task_has_no_figures_of_types(poincare, tmp_path, capsys):
-    done = cli.short(tmp_path, "trainer.max_epochs=1")
-    run = done.record_path.parent
-    assert draw(tmp_path / "drawn", "all", run) == 0
-    assert {file.name.partition("-")[0] for file in (tmp_path / "drawn").iterdir()} == {"classes", "curves", "lengths"}
-    capsys.readouterr()
-    assert draw(tmp_path / "drawn", "boundaries", "factors", run) == 1
-    assert "the task prefix_toy has no types" in capsys.readouterr().err
-    assert draw(tmp_path / "drawn", "boundaries", run) == 1
-    assert draw(tmp_path / "both", "all", run, poincare) == 0
-    of_each = {"classes-prefix_toy", "lengths-prefix_toy", "attention-entity_typing_toy", "norms-entity_typing_toy"}
-    drawn = {"-".join(file.name.split("-")[:2]) for file in (tmp_path / "both").iterdir()}
-    assert of_each <= drawn
-    assert not {*left_out(capsys.readouterr().err)} & {"classes", "lengths", "attention", "norms"}
-
-
-@pytest.mark.long
-def test_all_figures_of_a_hierarchy_are_those_that_it_has(tmp_path, capsys):
-    """Its nodes have names, too, but no edges of a graph."""
-    result = cli.call("task=poincare_embeddings_toy", "trainer.max_epochs=1", *cli.QUIET, *cli.places(tmp_path))
-    assert draw(tmp_path / "drawn", "all", result.record_path.parent) == 0
-    assert {file.name.partition("-")[0] for file in (tmp_path / "drawn").iterdir()} == {"tree", "curves"}
-    assert "nodes" in left_out(capsys.readouterr().err)
-
-
-# A toy task of each kind that no test above has, and the figures that it has.
-KINDS = {
-    "translation_toy": {"curves"},
-    "kg_completion_toy": {"entities", "curves"},
-    "graph_nc_toy": {"nodes", "classes", "curves"},
-    "graph_toy": {"nodes", "curves"},
-    "wordnet_subtree_toy": {"separation", "classes", "curves"},
-    "document_classification_toy": {"classes", "curves"},
-    "nli_toy": {"lengths", "classes", "curves"},
-    "probing_toy": {"trees", "curves"},
-    "poincare_glove_toy": {"curves"},
-}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("task", KINDS)
-def test_all_figures_of_a_run_of_any_kind_are_those_that_it_has(tmp_path, capsys, task):
-    result = cli.call(f"task={task}", "trainer.max_steps=2", *cli.QUIET, *cli.places(tmp_path))
-    assert result.code == 0, result.err
-    capsys.readouterr()
-    assert draw(tmp_path / "drawn", "all", result.record_path.parent) == 0
-    assert {file.name.partition("-")[0] for file in (tmp_path / "drawn").iterdir()} == KINDS[task]
-    assert left_out(capsys.readouterr().err) == [name for name in figures.FIGURES if name not in KINDS[task]]
-
-
-@pytest.mark.long
-def test_a_run_of_translation_has_no_attention_that_is_drawn(tmp_path, capsys):
-    """Its data have texts, too, which are no pairs of premise and hypothesis."""
-    result = cli.call(
-        "task=translation_toy", "geometry=lorentz", "trainer.max_steps=2", *cli.QUIET, *cli.places(tmp_path)
-    )
-    assert result.code == 0, result.err
-    assert draw(tmp_path / "drawn", "attention", result.record_path.parent) == 1
-    assert "Translator has no attention by distances" in error_of(capsys)
 
 
 @pytest.mark.long
