@@ -5,6 +5,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -30,6 +31,7 @@ from configs.files import CHOICE, choices
 from configs.overview import MANY
 from configs.own import with_folder
 from configs.samplers import is_trial
+from configs.words import value_of
 from hyperbolic.diagnostics import NonFiniteError
 from tasks import comparison, comparison_table, processes, record, search
 from tasks.errors import Diverged, Pruned, called, plain_warnings
@@ -175,17 +177,18 @@ def check_output(words: Sequence[str]) -> None:
     """Raises ConfigError where several jobs would write their answers into one file, each in the place of the last."""
     if not are_many(words):
         return
-    swept, output = [], None
+    sweeps, output = [], None
     for word in words:
         with contextlib.suppress(HydraException):  # which Hydra will say
             override = OverridesParser.create().parse_override(word)
             if override.key_or_group == "output":
                 output = word
             elif override.is_sweep_override():
-                swept.append(word)
-    if output and swept and "${" not in output:
+                sweeps.append(word)
+    is_file = output and "${" not in output and not re.match(r"-?$|null$|/dev/", value_of(output))
+    if is_file and sweeps:
         raise ConfigError(
-            f"{output}: the jobs of {' '.join(swept)} would write it one after the other, so that the answers of the "
+            f"{output}: the jobs of {' '.join(sweeps)} would write it one after the other, so that the answers of the "
             "last alone are left. Give each job its own file, as in 'output=answers-${hydra:job.num}.txt'."
         )
 

@@ -18,14 +18,14 @@ _NOT_PLAIN = re.compile(r"[,(){}\[\]\x00-\x1f\x7f\ud800-\udfff]|\A\s*['\"~]")
 # Keys of files and folders, whose names may look like numbers: 2024_05_01 is 20240501 to Hydra, 1.10 is 1.1.
 _PLACE = re.compile(
     r"\+*(data\.dir|paths\.\w+|(probe\.)?checkpoint|input|output|trainer\.resume|hydra\.(run|sweep)\.\w+"
-    r"|task\.data\.(file|folder|files\.\w+))"
+    r"|hydra\.sweeper\.folder|task\.data\.(file|folder|files\.\w+|vectors\.root))"
 )
 _ATOM = re.compile(r"[^\s,(){}\[\]:]([^,(){}\[\]:]*[^\s,(){}\[\]:])?")  # of a sweep, a list or a node
 
 
 def with_quotes(words: Sequence[str]) -> list[str]:
     """The words, in which a plain value that Hydra cannot read, as `task.root=Säugetier`, is in quotes, and so is any
-    that names a file or folder and would be a number. Other words, flags among them, stay as they are."""
+    that names a file or folder and would be a number, or a list though such a file is there. Other words, flags among them, stay as they are."""
     return [_readable(word) for word in words]
 
 
@@ -53,7 +53,7 @@ def value_of(word: str) -> str:
 
 def _readable(word: str) -> str:
     key, equals, value = word.partition("=")
-    if _PLACE.fullmatch(key) and not re.search(r"[(){}\[\]'\"]", value):
+    if _PLACE.fullmatch(key) and not re.search(r"[(){}\[\]'\"\\]", value):
         names = [value] if os.path.exists(value) else value.split(",")
         value = ",".join(quoted(name.strip()) if "," in name or _is_number(name) else name for name in names)
         word = f"{key}={value}"

@@ -59,7 +59,7 @@ def edge_lines(layout: Layout, cells: dict[Place, list[Record]]) -> list[str]:
             continue
         rate, tried = float(flat(cells[cell.place][0]["config"])[RATE]), range_of_all or cell.tuning.rates
         for name, edge in (("lowest", min), ("highest", max)):
-            if len(tried) > 1 and rate == edge(tried):
+            if len({*tried}) > 1 and rate == edge(tried):
                 places[name, rate][cell.place] = ""
     remark = "beyond which none was tried"
     return [

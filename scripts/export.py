@@ -99,12 +99,11 @@ def in_model(kind: str, points: NamedPoints, model: str | None, run: str) -> Tab
     elif model is not None and not manifold.is_hyperbolic:
         raise UserError(f"--model {model}: the {kind} of {run} lie on {manifold.name}, which is another space.")
     elif model is not None:
-        trained, twin = x, manifold.twin(MODELS[model])
-        x = convert(trained, manifold, twin)
-        far = manifold.dist0(trained)
-        if moved := int((far - twin.dist0(x) > 1e-3 * far).sum()):
-            what = f"{moved:,} of {len(x):,} {kind} lie further out than numbers of the {model} model can say"
-            print(f"note: {what}, and are moved to where they can; --model lorentz holds more.", file=sys.stderr)
+        radii, twin = manifold.dist0(x), manifold.twin(MODELS[model])
+        x = convert(x, manifold, twin)
+        if n_far := int((radii - twin.dist0(x) > 1e-3 * radii).sum()):
+            what = f"{n_far:,} of {len(x):,} {kind} lie further out than coordinates of the {model} model can hold"
+            print(f"note: {what}, and are moved inward; --model lorentz holds more.", file=sys.stderr)
     c = float(manifold.c.detach()) if manifold.is_curved else 0.0
     return Table(kind, list(points.names), x.detach().cpu().numpy(), model or own, c, run)
 

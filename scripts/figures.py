@@ -124,8 +124,8 @@ def split(words: Sequence[str]) -> tuple[list[str], list[Path]]:
 
 
 def draw(figures: Sequence[str], runs: Sequence[Run], options: FigureOptions) -> None:
-    """Draw the figures, print the files; each model is read once. What a run does not have is left out; of `all` a
-    figure that some of several runs do not have is drawn of each other one by itself.
+    """Draw the figures, print the files; each model is read once. What a run does not have is left out; with
+    `all` a figure that not every run has is drawn separately for each run that has it.
 
     Raises UserError, after those that can be drawn, where a figure that was named cannot, or of `all` none.
     """
@@ -134,22 +134,22 @@ def draw(figures: Sequence[str], runs: Sequence[Run], options: FigureOptions) ->
     failures: dict[str, str] = {}
     names = list(FIGURES) if EVERY in figures else list(dict.fromkeys(figures))
 
-    def print_figures(name: str, of: Sequence[Run]) -> bool:
-        for path in FIGURES[name](of, lambda run: models(places[id(run)]), options):
+    def print_figures(name: str, of: Sequence[Run], own: FigureOptions) -> None:
+        for path in FIGURES[name](of, lambda run: models(places[id(run)]), own):
             print(f"figure: {path}", flush=True)
-        return True
 
     def print_alone(name: str) -> bool:
-        """Whether at least one run has the figure."""
-        is_drawn = False
+        """Returns whether at least one run has the figure."""
+        n_drawn = 0
         for run in runs:
             with contextlib.suppress(UserError):
-                is_drawn = print_figures(name, [run])
-        return is_drawn
+                print_figures(name, [run], options.for_run(run, runs))
+                n_drawn += 1
+        return n_drawn > 0
 
     for name in names:
         try:
-            print_figures(name, runs)
+            print_figures(name, runs, options)
         except UserError as error:
             if len(names) == 1:
                 raise

@@ -54,7 +54,7 @@ def read(path: Path, max_bytes: int = MAX_BYTES) -> Record:
     if path.stat().st_size > max_bytes:
         raise RecordError(
             f"{path}: {path.stat().st_size} bytes, and a record has at most {max_bytes} here. "
-            "Long series belong into the run's log, not into its record."
+            "Long series belong into the run's log; counts of thousands of classes make a record as long."
         )
 
     try:

@@ -299,5 +299,7 @@ def _evaluation(record: Record) -> str:
     kind = record["config"]["task"]["data"].get("_target_")
     own = {split: sha256.get(split) for split in splits}
     task = record["config"]["task"]
-    ranks = [(task.get(node) or {}).get(key) for node, key in _RANKS]
+    ranks = {key: value for node, key in _RANKS if (value := (task.get(node) or {}).get(key)) is not None}
+    if isinstance(known := ranks.get("known"), dict):
+        ranks["known"] = {split: sorted(of) if isinstance(of, list) else of for split, of in known.items()}
     return json.dumps([kind, _selection(record), own, sizes, cuts(record), ranks], sort_keys=True)

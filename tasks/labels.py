@@ -35,6 +35,10 @@ class Labels:
         """Whether a label says that there is none."""
         return label in self._unlabelled
 
+    def has(self, label: str) -> bool:
+        """Whether a class has the label, by now."""
+        return label in self._numbers
+
     def number(self, label: str, training: bool) -> int:
         """The number of a label: that of its class, or where no classes are given, one that `finish` turns into it.
 

@@ -25,6 +25,7 @@ NO_JSON = (
 TO_UTF8 = "`iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW` converts a whole file that is in Latin-1"
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 LONGEST = 1 << 24  # bytes of a line
+ARRAYS = (".npy", ".npz")  # endings of files that are never packed
 ON_ERROR = ("fail", "skip")  # what task.data.on_error may be, see `Faults`
 Record = TypeVar("Record")
 Example = TypeVar("Example")
@@ -200,10 +201,11 @@ def existing(path: Path) -> Path | None:
     return next((each for each in (path, path.with_name(f"{path.name}.gz")) if each.is_file()), None)
 
 
-def passed_over(paths: Iterable[Path]) -> str:
+def unread_files(paths: Iterable[Path]) -> str:
     """Of files that may hold the same table, of which the first that is there, plain or packed, is read: which others
     are there, as a sentence; "" where none is."""
-    there = [each for path in paths for each in (path, path.with_name(f"{path.name}.gz")) if each.is_file()]
+    forms = ((path, path.with_name(f"{path.name}.gz")) if path.suffix not in ARRAYS else (path,) for path in paths)
+    there = [each for form in forms for each in form if each.is_file()]
     if len(there) < 2:
         return ""
     first, *others = (path.name for path in there)

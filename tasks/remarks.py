@@ -1,5 +1,6 @@
 """What a run says of a result that shows that little was learned, each in one line with what to try."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -119,7 +120,7 @@ def on_warmup(optim: Mapping[str, Any], history: Sequence[Mapping[str, float]]) 
 
 def on_min_epochs(words: Sequence[str], patience: int | None) -> list[str]:
     """Which words of the command line set the least number of epochs of a run that nothing ends before its last."""
-    idle = [word for word in words if word.lstrip("+").startswith("trainer.min_epochs=") and patience is None]
+    idle = [word for word in words if re.match(r"\+*trainer\.min_epochs=\d", word) and patience is None]
     return [f"{word} changed nothing: without trainer.patience no run ends early." for word in idle]
 
 

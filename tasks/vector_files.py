@@ -18,7 +18,7 @@ from tasks.reading import UNREADABLE, UTF16, brief, is_number, open_bytes, reaso
 
 BLOCK = 1 << 24  # bytes that are read and parsed together
 HEADER_DIGITS = 9  # of a number in word2vec's first line
-IRREGULAR = re.compile(rb"  |[\t\v\f\r]")  # two numbers may have several blanks, or a tab, between them: see the lines
+IRREGULAR = re.compile(rb"  |[\t\v\f]|\r(?! |\Z)")  # where several blanks, or others, may separate numbers
 QUOTED = 40  # bytes of a faulty line that a message quotes
 
 

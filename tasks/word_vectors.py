@@ -187,7 +187,8 @@ class VectorFiles:
         if n := int(vectors.has_row.sum()):
             if n < COVERAGE * len(words):
                 rank_zero_only(print)(
-                    f"{vectors.source} has a vector for {n:,} of the {len(words):,} words; the others start at random. "
+                    f"{vectors.source} has a vector for {n:,} of the {len(words):,} words; the others start at random, "
+                    "unless a checkpoint has them. "
                     "task.data.vectors.files=[...] takes vectors of another language or spelling.",
                     flush=True,
                 )

@@ -264,6 +264,8 @@ def test_jobs_do_not_write_their_answers_into_one_file():
     multirun.check_output([*predict, "task.module.top_k=1,2", "output=o${hydra:job.num}.txt"])
     multirun.check_output([*predict, "task.module.top_k=1,2"])
     multirun.check_output([*predict, "output=o.txt"])
+    for nothing in ("-", "null", "/dev/stdout"):
+        multirun.check_output([*predict, "task.module.top_k=1,2", f"output={nothing}"])
     multirun.check_output([*predict[1:], "task.module.top_k=1,2", "output=o.txt"])
 
 

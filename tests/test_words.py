@@ -62,7 +62,8 @@ def test_a_place_whose_name_looks_like_a_number_has_that_name(name):
     (several,) = with_quotes([f"data.dir={name},2.50"])
     override = OverridesParser.create().parse_override(several)
     assert [part.text for part in override.value().list] == [name, "2.50"]
-    assert with_quotes([f"optim.lr={name}", "data.dir=null"]) == [f"optim.lr={name}", "data.dir=null"]
+    others = [f"optim.lr={name}", "data.dir=null", r"data.dir=a\,2", "hydra.sweeper.n_trials=5"]
+    assert with_quotes(others) == others
 
 
 @given(TEXT)

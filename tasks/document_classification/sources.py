@@ -173,7 +173,7 @@ def _records(path: Path, form: Form, *further: str) -> Iterator[tuple[int, dict[
 
 def text_files(folder: Path) -> list[tuple[str, Path]]:
     """The class and path of each text of a folder that has a folder for each class, which may have folders of its own.
-    What is hidden is left out."""
+    What is hidden is left out, and what links to folders within a class lead to."""
     classes = [path for path in sorted(folder.iterdir()) if path.is_dir()]
     return [
         (path.name, file)

@@ -14,7 +14,7 @@ from tasks.graph.feature_files import features_of, read_matrix, require_rows_of
 from tasks.graph.graph import Graph, checked, undirected
 from tasks.graph.splits import given_parts, keys_of
 from tasks.name_tables import Rows, read_names, read_numbers
-from tasks.reading import brief, existing, header_caution, is_packed, other_separator, passed_over, read_lines
+from tasks.reading import brief, existing, header_caution, is_packed, other_separator, read_lines, unread_files
 from tasks.split_column import SPLIT
 
 EDGES = "edges.tsv"
@@ -73,7 +73,7 @@ def read_folder(folder: Path, name: str, labelled: bool, splits: bool = True) ->
 
     for names in (EDGES,), FEATURES, ("labels.tsv",) if labelled else ():
         paths = [folder / file for file in names]
-        if caution := passed_over([*paths, *(file.with_suffix(".csv") for file in paths[-1:])]):
+        if caution := unread_files([*paths, *(file.with_suffix(".csv") for file in paths[-1:])]):
             warn(caution)
     if features_file is None and folder.is_dir() and (other := _other_file(folder / FEATURES[2], 2, None)):
         warn(f"{folder}: no features are read.{other}")

@@ -18,7 +18,7 @@ from tasks.fingerprints import part_sha256
 from tasks.kg_completion.reader import FORM, TripleReader
 from tasks.kg_completion.splits import hold_out, inverses
 from tasks.names import on_spellings
-from tasks.reading import brief, existing, passed_over
+from tasks.reading import brief, existing, unread_files
 from tasks.separators import ending
 from tasks.split_files import split_name
 
@@ -182,7 +182,7 @@ def read_graph(folder: Path, held_out: Mapping[str, float] | None = None, seed: 
         if reader.parts:
             sha256 |= {part: part_sha256(sha256["train"], part.encode()) for part in reader.parts if part != "train"}
             arrays = {part: arrays["train"][rows] for part, rows in reader.parts.items()}
-    others = (passed_over(folder / name for name in (FILES[split], *OTHER_FILES[split])) for split in paths)
+    others = (unread_files(folder / name for name in (FILES[split], *OTHER_FILES[split])) for split in paths)
     cautions = [*filter(None, others), *headers.values()]
     if reader.unused:
         cautions.append(f"{paths['train'].name}: {reader.unused:,} rows have no split and are left out.")

@@ -125,7 +125,7 @@ class _Store:
         count, size = self.counts[split], recipe.sizes.get(split)
         if size is not None and count["pairs"] >= size:
             return
-        if isinstance(pair, Pair) and self.classes.is_unlabelled(pair.label):
+        if isinstance(pair, Pair) and self._is_unlabelled(pair.label, training):
             count["unlabelled"] += 1
             return
         if isinstance(pair, Fault):
@@ -151,6 +151,11 @@ class _Store:
         self.labels.append(label)
         self.groups.append(self.group_numbers[part, pair.genre])
         self.splits.append(SPLITS.index(split))
+
+    def _is_unlabelled(self, label: str, training: bool) -> bool:
+        """-1 is a label where train has it."""
+        is_new = not training and label == NO_NUMBER and not self.classes.has(label)
+        return is_new or self.classes.is_unlabelled(label)
 
     def _split_of(self, premise: str) -> str:
         """The split that a premise of train is kept for, or train. It depends on nothing but itself and the seed."""

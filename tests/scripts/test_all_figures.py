@@ -17,7 +17,8 @@ def test_a_run_of_another_task_has_no_figures_of_types(tmp_path, capsys):
     assert draw(tmp_path / "drawn", "boundaries", "factors", run) == 1
     assert "the task prefix_toy has no types" in capsys.readouterr().err
     assert draw(tmp_path / "drawn", "boundaries", run) == 1
-    assert draw(tmp_path / "both", "all", run, train(tmp_path / "typing")) == 0
+    typing = train(tmp_path / "typing")
+    assert draw(tmp_path / "both", "all", run, typing) == 0
     of_each = {"classes-prefix_toy", "lengths-prefix_toy", "attention-entity_typing_toy", "norms-entity_typing_toy"}
     drawn = {"-".join(file.name.split("-")[:2]) for file in (tmp_path / "both").iterdir()}
     assert of_each <= drawn

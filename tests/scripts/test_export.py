@@ -166,7 +166,7 @@ def test_points_beyond_the_numbers_of_a_model_are_said(capsys):
     in_model("nodes", NamedPoints(["a", "b"], manifold, x), "poincare", "a run")
     assert capsys.readouterr().err == ""
     in_model("nodes", NamedPoints(["a", "b"], manifold, x), "klein", "a run")
-    assert "note: 1 of 2 nodes lie further out than numbers of the klein model can say" in capsys.readouterr().err
+    assert "note: 1 of 2 nodes lie further out than coordinates of the klein model can hold" in capsys.readouterr().err
 
 
 def test_flat_space_has_no_other_model():

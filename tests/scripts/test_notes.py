@@ -72,6 +72,8 @@ def test_rates_at_an_end_of_the_search_are_named(layout, make_record):
     assert edge_lines(layout, runs) == []  # not tuned
     assert edge_lines(replace(tuned, tuning=()), runs) == []
     of_trials = [replace(cell, tuning=Tuning((), "tuned", (0.01, 0.1, 0.05))) for cell in layout.cells]
+    same = [replace(cell, tuning=Tuning((), "tuned", (0.1, 0.1))) for cell in layout.cells]
+    assert edge_lines(replace(tuned, tuning=(), cells=tuple(same)), runs) == []
     assert edge_lines(replace(tuned, tuning=(), cells=tuple(of_trials)), runs) == [
         "The lowest learning rate of the search, 0.01, beyond which none was tried: B DAN",
         "The highest learning rate of the search, 0.1, beyond which none was tried: A DAN",

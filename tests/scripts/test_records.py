@@ -79,6 +79,8 @@ def test_an_unreadable_record_is_named(tmp_path, write_record, text, words):
 def test_a_record_of_many_classes_is_read_and_not_kept(tmp_path, write_record):
     path = write_record(tmp_path / "record.json", '{"data": "' + "x" * 300_000 + '"}')
     assert len(read(path)["data"]) == 300_000
+    with pytest.raises(RecordError, match="a record has at most 1000 here"):
+        read(path, 1000)
     with pytest.raises(RecordError, match="at most 200000 here"):
         read(path, MAX_KEPT_BYTES)
 

@@ -206,9 +206,10 @@ def test_faults_that_would_cancel_in_the_sum_are_noticed(read):
         read("a 1 2 3\nb 4\nc 5 6\nd 7 8\n")
 
 
-def test_numbers_of_one_line_are_not_those_of_the_next(read):
+@pytest.mark.parametrize("content", ["a 1 2 3\nb 1  2\nc 1 2 3\t4\n", "a 1 2 3\nb 1 \t 2\nc 1 2 3\t4\n"])
+def test_numbers_of_one_line_are_not_those_of_the_next(read, content):
     with pytest.raises(UserError, match="line 2: 2 numbers instead of 3"):
-        read("a 1 2 3\nb 1  2\nc 1 2 3\t4\n")
+        read(content)
 
 
 def test_blocks_give_what_the_whole_file_gives(tmp_path, monkeypatch):

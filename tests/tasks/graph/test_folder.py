@@ -202,6 +202,9 @@ def test_files_that_are_passed_over_are_named(folder):
     said = tuple(f"{folder}: {name}.tsv is read, and {name}.csv not." for name in ("edges", "labels"))
     assert graph.cautions == (*said, *before.cautions)
     assert graph.sha256 == before.sha256
+    (folder / "features.npy.gz").write_bytes(b"")  # which is never read
+    with pytest.warns(UserWarning, match="is read, and|have no edge"):
+        assert read_folder(folder, "mine", True).cautions == graph.cautions
 
 
 def test_first_rows_whose_names_others_have_are_no_headers(tmp_path):

@@ -90,6 +90,8 @@ def test_minus_one_is_a_class_unless_classes_are_given_or_it_may_be_no_label():
     rows = tuple((str(k), f"A dog {k}.", "A cat.") for k in (-1, 0, 1))
     own = replace(RECIPE, classes=None)
     assert prepared(own, rows, rows, rows).classes == ["-1", "0", "1"]
+    hidden = prepared(own, rows[1:], rows[1:], rows)
+    assert (hidden.classes, hidden.counts["test"]["unlabelled"]) == (["0", "1"], 1), "train has no such label"
     copy = (*rows, ("2", "A dog 2.", "A cat."))
     with pytest.raises(UserError, match=r"The labels are -1, 0, 1, 2, as in copies of SNLI and MultiNLI, where -1 says"):
         prepared(own, copy, copy, copy)
