@@ -25,7 +25,8 @@ _ATOM = re.compile(r"[^\s,(){}\[\]:]([^,(){}\[\]:]*[^\s,(){}\[\]:])?")  # of a s
 
 def with_quotes(words: Sequence[str]) -> list[str]:
     """The words, in which a plain value that Hydra cannot read, as `task.root=Säugetier`, is in quotes, and so is any
-    that names a file or folder and would be a number, or a list though such a file is there. Other words, flags among them, stay as they are."""
+    that names a file or folder and would be a number, or several values though such a file is there. Other words,
+    flags among them, stay as they are."""
     return [_readable(word) for word in words]
 
 
