@@ -43,8 +43,6 @@ def read_tuning(file: Path) -> Tuning | None:
         header, trials = [], []
     keys = header[BEFORE : header.index(AFTER)] if AFTER in header else []
     is_table = all(map(NAME.fullmatch, header)) and all(len(trial) == len(header) for trial in trials)
-    rates = [trial[header.index(RATE)] for trial in trials if is_table and RATE in keys]
-    is_table = is_table and all(is_number(rate) for rate in rates if rate)
     if not keys or not trials or not is_table or not trials[0][BEFORE - 1]:
         raise ConfigError(f"{file}: is no ranked table of a search; make it again with make tune and make collect.")
     best = dict(zip(header, trials[0], strict=True))
@@ -55,7 +53,7 @@ def read_tuning(file: Path) -> Tuning | None:
         tuple(f"{key}={best[key]}" for key in keys if best[key]),
         f"tuned by us, {len(trials)} trials{first} of {', '.join(keys)} by {header[BEFORE - 1]}{seed} "
         "(results/tuning/)",
-        tuple(float(rate) for rate in rates if rate),
+        tuple(float(rate) for trial in trials if RATE in keys and is_number(rate := trial[header.index(RATE)])),
     )
 
 

@@ -82,5 +82,6 @@ def test_what_differs_beside_a_large_number_keeps_its_digits(tmp_path):
     (tmp_path / "features.tsv").write_text("".join(f"{k}\t{1_600_000_000 + k}\n" for k in range(10)))
     times = read_folder(tmp_path, "mine", False).features
     np.testing.assert_allclose(standardized(times)[:, 0], (np.arange(10) - 4.5) / np.arange(10).std(), rtol=1e-6)
+    (tmp_path / "features.tsv").unlink()
     np.save(tmp_path / "features.npy", times)
     np.testing.assert_array_equal(read_folder(tmp_path, "mine", False).features, times)
