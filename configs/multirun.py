@@ -260,8 +260,8 @@ def conclude(code: int, words: Sequence[str]) -> int:
         print(f"{len(failed)} of {number} jobs failed{not_begun}:", file=sys.stderr)
     for note in failed:
         reason = "it was interrupted" if code == INTERRUPTED and note["reason"] == ENDED else note["reason"]
-        own = [word for word in note["words"] if not (jobs.has_trials and word.startswith("sweep="))]
-        own = [word for word in own if word != f"experiment={CHOICE}"]  # which a checkpoint has chosen
+        chosen = f"experiment={CHOICE}"  # by a checkpoint, and no word of the command line
+        own = [word for word in note["words"] if word != chosen and not (jobs.has_trials and word.startswith("sweep="))]
         print(called(with_folder(f"failed: python run.py {shlex.join(own)}: {reason}")), file=sys.stderr)
     return code or int(bool(failed))
 

@@ -2,9 +2,11 @@
 
 import abc
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
+
+from pytorch_lightning.utilities import rank_zero_only
 
 from tasks.base import TaskData
 from tasks.batches import SPLITS
@@ -12,6 +14,7 @@ from tasks.errors import UserError
 from tasks.fingerprints import identity_of
 from tasks.paper import share_of_paper
 from tasks.ragged import FIRST
+from tasks.reading import brief
 from tasks.vocabularies import check_names
 from tasks.word_vectors import VectorFiles, VectorRows
 
@@ -101,6 +104,16 @@ class LabelledTexts(TaskData):
             raise ValueError("labels that are not those of its classes")
         self.__dict__["vector_rows"] = None if d is None else VectorRows.of_weights(len(words), d)
         return words, classes, {"train": {"labels": labels}}
+
+    def say_strange(self, kind: str, texts: Sequence[Sequence[Sequence[str]]], shown: Callable[[int], str]) -> None:
+        """Say how many new texts have no word of the vocabulary: what is predicted of them says nothing. kind: what
+        they are, in the plural. texts: the words of the sentences of each. shown: of the number of a text what the line
+        quotes."""
+        index = self.index
+        strange = [k for k, text in enumerate(texts) if not any(word in index for words in text for word in words)]
+        if strange:
+            what = f"{len(strange):,} {kind} have no word that the vocabulary has"
+            rank_zero_only(print)(f"{what}; the first is {brief(shown(strange[0]))}", flush=True)
 
     def toy_sizes(self) -> dict[str, int]:
         """How many texts of each split are generated."""

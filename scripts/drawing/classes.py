@@ -70,8 +70,8 @@ def _count(text: str) -> int:
 
 def plot_panel(axis: Axes, title: str, counts: Sequence[Count]) -> None:
     """Two bars for each class, of MOST at most, with the share of true positives."""
-    share = f"{sum(c.true_positives for c in counts):,} of {(n := sum(c.gold for c in counts)):,} right"
-    share += f" ({100 * sum(c.true_positives for c in counts) / max(1, n):.1f} %)"
+    n_right, n = sum(c.true_positives for c in counts), sum(c.gold for c in counts)
+    share = f"{n_right:,} of {n:,} right ({100 * n_right / max(1, n):.1f} %)"
     if len(counts) > MOST:
         share += f"; the {MOST} largest of {len(counts):,} classes"
         counts = sorted(counts, key=lambda c: -c.gold)[:MOST]

@@ -342,14 +342,10 @@ class DocumentData(LabelledTexts):
     def encode(self, inputs: Sequence[NewDocument]) -> DocumentSplit:
         """New documents as a split; its labels are 0. How many have no word of the vocabulary is said: what is
         predicted of them says nothing."""
-        index = self.index
-        strange = [new for new in inputs if not any(word in index for words in new.sentences for word in words)]
-        if strange:
-            text = brief(" ".join(word for words in strange[0].sentences for word in words))
-            what = f"{len(strange):,} documents have no word that the vocabulary has"
-            rank_zero_only(print)(f"{what}; the first is {text}", flush=True)
+        texts = [document.sentences for document in inputs]
+        self.say_strange("documents", texts, lambda k: " ".join(word for words in texts[k] for word in words))
         rows = torch.arange(len(inputs))
-        documents = encode_texts([document.sentences for document in inputs], index)
+        documents = encode_texts(texts, self.index)
         return DocumentSplit(documents, rows, torch.zeros_like(rows))
 
 

@@ -251,11 +251,7 @@ class NliData(LabelledTexts):
                 if not words:
                     raise UserError(f"The {field} {brief(text)} has no words; give a sentence that has.")
             pairs.append([self.recipe.limit(words) for words in sentences])
-        index = self.index
-        strange = [k for k, pair in enumerate(pairs) if not any(word in index for words in pair for word in words)]
-        if strange:
-            what = f"{len(strange):,} pairs have no word that the vocabulary has"
-            rank_zero_only(print)(f"{what}; the first is {brief(inputs[strange[0]].premise)}", flush=True)
+        self.say_strange("pairs", pairs, lambda k: inputs[k].premise)
         rows, none = torch.arange(len(inputs)), torch.zeros(len(inputs), dtype=torch.long)
-        sides = encode_texts(pairs, index).sentences
+        sides = encode_texts(pairs, self.index).sentences
         return InputSplit(sides, rows, none, none, tuple(premise for premise, _ in pairs))
