@@ -1,5 +1,6 @@
 """The files of the published tables (results/published/*.yaml): rows, columns, cells and the papers' own values."""
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -49,7 +50,7 @@ class Layout:
     row that is `quoted`: the paper took it from others, or its system is not built here.
     published[row, column]: a metric's value; None where it is there but cannot be read in our copy of the paper, no
     entry where the paper has no such value. scale: by which values are multiplied in print, 100 where they lie between
-    0 and 1, and 1 where they lie between 0 and 100 (BLEU). metrics: column -> metric of a record. whole_rows: a run
+    0 and 1, else 1 (BLEU, mean ranks). metrics: column -> metric of a record. whole_rows: a run
     fills all columns of a row; else one run is one cell. again: the table is made again under another protocol, with
     the rows it has in common with the paper's; `label` says what is different, `theirs` what the paper's values are
     called beside ours, "published" where the protocol is the paper's, so that ours may be compared with them.
@@ -198,11 +199,11 @@ def _published(path: Path, node: dict[str, Any], rows: dict[str, dict[str, Any]]
     _check_names(path, "intervals of rows that the table has not", node.get("intervals", {}), rows)
     both = [*values.items(), *intervals.items()]
     if (scale := node.get("scale", 100)) not in (1, 100):
-        raise TableError(f"{path}: scale must be 100, for fractions, or 1, for values up to 100; it is {scale!r}")
-    most = 100 // scale
+        raise TableError(f"{path}: scale must be 100, for fractions, or 1, for values as printed; it is {scale!r}")
+    most = 1 if scale == 100 else math.inf
     wrong = [f"{row}, {column}: {v!r}" for (row, column), v in both if v is not None and not 0 <= v <= most]
     if wrong:
-        kind = "fractions between 0 and 1" if most == 1 else f"numbers between 0 and {most}"
+        kind = "fractions between 0 and 1" if most == 1 else "numbers from 0"
         raise TableError(f"{path}: values are {kind}, or null; not so: {'; '.join(wrong)}")
     return {
         "columns": {column: {} if whole_rows else spec or {} for column, spec in columns.items()},

@@ -71,7 +71,7 @@ def ordering_lines(layout: Layout, ordering: Ordering, cells: dict[Place, list[R
     if not parts:
         return []
     places = {place for _, *pair in ordering.pairs for place in pair}
-    who = "The paper has" if places <= set(layout.published) else "Expected, not in the paper:"
+    who = "The paper's numbers have" if places <= set(layout.published) else "Expected, not in the paper:"
     if any(layout.published.get(place, 0) is None for place in places):
         who = "Expected, as the paper's values cannot all be read here:"
     said = "; ".join(f"{word} {', '.join(parts[word])}" for word in sorted(parts, key=_order))

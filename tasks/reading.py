@@ -151,9 +151,20 @@ def decode_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, str | Fault]]:
         text: str | Fault
         try:
             text = decode(line)
+            if number == 1:
+                check_beginning(text, line.endswith(b"\n"))
         except Fault as fault:
             text = Fault(*fault.args)  # the other one's traceback holds this frame: together they keep the file open
         yield number, text
+
+
+def check_beginning(text: str, ended: bool) -> None:
+    """Raises Fault where the first line of a file, that a line feed has `ended` or not, says that it needs a program:
+    lines with the ends of old Macs, or Excel's line that names the separator."""
+    if "\r" in text and not ended:
+        raise Fault("its lines end with carriage returns alone; `tr '\\r' '\\n' < FILE > NEW` makes line feeds of them")
+    if re.fullmatch("sep=.", text, re.IGNORECASE):
+        raise Fault("it names a separator, for Excel; remove it (`tail -n +2 FILE > NEW`)")
 
 
 def bounded_lines(stream: Iterable[bytes]) -> Iterator[bytes]:

@@ -7,14 +7,14 @@ from pathlib import Path
 from tasks.batches import SPLITS
 from tasks.errors import readable
 
-BEGINNINGS = {"train": ("train",), "dev": ("dev", "val", "trial"), "test": ("test",)}  # of a word of a name
+BEGINNINGS = {"train": "train", "dev": "dev(?!ice)|val(?!ue)|trial", "test": "test(?!imon)"}  # of a word of a name
 
 
 def split_name(name: str) -> str | None:
     """The split of a name, one of whose words begins with train; dev, val or trial; test. None where none does."""
     words = re.findall(r"[a-z]+", name.lower())
     for split, beginnings in BEGINNINGS.items():
-        if any(word.startswith(beginnings) for word in words):
+        if any(re.match(beginnings, word) for word in words):
             return split
     return None
 

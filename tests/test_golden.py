@@ -119,7 +119,7 @@ class Gyrovectors:
         return scale(mp.tanh(r[0] * mp.atanh(self.root * norm(x))) / (self.root * norm(x)), x)
 
     def centroid(self, points, weights):
-        """Möbius midpoint (Lopez & Strube 2020, Eq. 14), in the disk Einstein's (Ungar 2008, Eq. 3.65)."""
+        """Möbius midpoint (Lopez & Strube 2020, Eq. 9), in the disk Einstein's (Ungar 2008, Eq. 3.65)."""
         gaps = [1 - self.c * dot(p, p) for p in points]
         factors = [2 * w / gap if self.ball else w / mp.sqrt(gap) for w, gap in zip(weights, gaps, strict=True)]
         total = mp.fsum(factors) - (mp.fsum(weights) if self.ball else 0)

@@ -1,6 +1,6 @@
 """Attention that pools N points into one, written once for all families, and the centroid as a layer.
 
-Distance attention of Lopez & Strube 2020 (Eq. 9-12); attention to a learned context of Zhang & Gao (Hype-HAN) and of
+Distance attention of Lopez & Strube 2020 (Eq. 8, 9); attention to a learned context of Zhang & Gao (Hype-HAN) and of
 Yang et al. 2016.
 """
 

@@ -48,7 +48,8 @@ class _Einstein(nn.Module):
 
 
 class Linear(_Einstein):
-    """``W (x) x (+) b`` with Einstein's operations (Hype-HAN, Eq. 10); :class:`hyperbolic.layers.mobius.Linear`."""
+    """``W (x) x (+) b``, in the ball Hype-HAN's Eq. 10, with Einstein's operations;
+    :class:`hyperbolic.layers.mobius.Linear`."""
 
     def __init__(self, manifold: Klein, d_in: int, d_out: int, bias: bool = True, bias_std: float = 0.0):
         super().__init__(manifold, mobius.Linear, d_in, d_out, bias, bias_std)

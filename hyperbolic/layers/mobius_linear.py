@@ -87,7 +87,7 @@ class Activation(nn.Module):
 
 class Concat(PointLayer):
     """``((W_1 (x) x_1 (+) W_2 (x) x_2) (+) ...) (+) b) (+) y_1 (x) b_1 (+) ...``, summed from the left
-    (Ganea et al. 2018, end of section 3.2; Lopez & Strube 2020, Eq. 8).
+    (Ganea et al. 2018, end of section 3.2; Lopez & Strube 2020, Eq. 7).
 
     Args:
         dims: sizes of the points, in the order of the call. d_out: size of the result.

@@ -270,7 +270,7 @@ class HyperbolicManifold(Manifold):
     def centroid(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
         """``sum w_i x_i / sqrt(-c <sum w_i x_i, sum w_i x_i>_L)`` on the hyperboloid: the point that minimises the
         weighted sum of squared Lorentz distances (Law et al. 2019). Its image in the ball is the Möbius midpoint
-        (Ungar 2008; Lopez & Strube 2020, Eq. 14), in the Klein disk the Einstein midpoint.
+        (Ungar 2008; Lopez & Strube 2020, Eq. 9), in the Klein disk the Einstein midpoint.
 
         Args:
             x: (..., N, D). weights: (..., N), not negative, not all zero; equal when left out.

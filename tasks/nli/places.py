@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tasks.batches import SPLITS
 from tasks.errors import UserError
-from tasks.split_files import BEGINNINGS, stems_by_split
+from tasks.split_files import stems_by_split
 
 FORMS = (".jsonl", ".json", ".txt", ".tsv")  # of the same file in several forms the first is taken
 ENDINGS = (*FORMS, *(f"{ending}.gz" for ending in FORMS))
@@ -70,7 +70,7 @@ def find_files(folder: Path) -> list[Source]:
     if not stems["train"]:
         raise UserError(
             f"{folder} has no file for train: no name of its .jsonl, .txt, .tsv and .csv files has a word that begins "
-            f"with {' or '.join(BEGINNINGS['train'])}. Name it so, as in train.jsonl, or set task.data.files; a single "
+            f"with train. Name it so, as in train.jsonl, or set task.data.files; a single "
             "file is split."
         )
     return [

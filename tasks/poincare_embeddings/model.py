@@ -19,7 +19,7 @@ LEAST_TEMPERATURE = 0.02  # exp(-d / T) of a pair is 0 from d = 745 T on, and th
 
 
 class NodeEmbeddings(nn.Module):
-    """Points of N nodes, close together where one is above the other (Nickel & Kiela 2017, Eq. 5)::
+    """Points of N nodes, close together where one is above the other (Nickel & Kiela 2017, Eq. 6)::
 
         loss = -log( exp(-d(u, v) / T) / (exp(-d(u, v) / T) + sum_{v'} exp(-d(u, v') / T)) )
 

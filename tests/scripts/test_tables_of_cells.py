@@ -85,9 +85,9 @@ def test_rows_are_compared_in_every_column_where_both_have_a_run(lay, keep, said
     assert said() == []
     keep("DAN", "Euclidean", 0.50)
     keep("DAN", "Hyperbolic", 0.70)
-    assert said() == [f"The paper has GRU above DAN. Ours, {ALONE} Euclidean +12.00"]
+    assert said() == [f"The paper's numbers have GRU above DAN. Ours, {ALONE} Euclidean +12.00"]
     keep("GRU", "Hyperbolic", 0.699)
-    assert said() == [f"The paper has GRU above DAN. Ours, {ALONE} Euclidean +12.00, Hyperbolic -0.10"]
+    assert said() == [f"The paper's numbers have GRU above DAN. Ours, {ALONE} Euclidean +12.00, Hyperbolic -0.10"]
 
 
 def test_rows_are_compared_in_the_columns_that_are_named(lay, keep, said):
@@ -96,7 +96,7 @@ def test_rows_are_compared_in_the_columns_that_are_named(lay, keep, said):
         keep(row, column, score)
     assert said() == []
     keep("DAN", "Hyperbolic", 0.5)
-    assert said() == [f"The paper has GRU above DAN. Ours, {ALONE} Hyperbolic +0.00"]
+    assert said() == [f"The paper's numbers have GRU above DAN. Ours, {ALONE} Hyperbolic +0.00"]
 
 
 def test_columns_are_compared_in_every_row_where_both_have_runs(lay, keep, said):
@@ -106,7 +106,7 @@ def test_columns_are_compared_in_every_row_where_both_have_runs(lay, keep, said)
     keep("GRU", "Hyperbolic", 0.65)
     keep("GRU", "Euclidean", 0.60)
     keep("LSTM", "Hyperbolic", 0.99)
-    assert said() == [f"The paper has Hyperbolic above Euclidean. Ours, {ALONE} DAN -3.00, GRU +5.00"]
+    assert said() == [f"The paper's numbers have Hyperbolic above Euclidean. Ours, {ALONE} DAN -3.00, GRU +5.00"]
 
 
 def test_columns_are_compared_in_the_rows_that_are_named(lay, keep, said):
@@ -114,7 +114,7 @@ def test_columns_are_compared_in_the_rows_that_are_named(lay, keep, said):
     for row, high in (("DAN", 0.4), ("LSTM", 0.6)):
         keep(row, "Hyperbolic", high)
         keep(row, "Euclidean", 0.5)
-    assert said() == [f"The paper has Hyperbolic above Euclidean. Ours, {ALONE} LSTM +10.00"]
+    assert said() == [f"The paper's numbers have Hyperbolic above Euclidean. Ours, {ALONE} LSTM +10.00"]
 
 
 def test_several_seeds_are_tested_and_single_ones_are_not(lay, keep, said):
@@ -126,7 +126,7 @@ def test_several_seeds_are_tested_and_single_ones_are_not(lay, keep, said):
     keep("GRU", "Hyperbolic", 0.59, 0.60, 0.61)
     keep("GRU", "Euclidean", 0.60, 0.62)
     assert said() == [
-        f"The paper has Hyperbolic above Euclidean. Ours, {SEEDS} holds for DAN +11.00 ± 2.48; "
+        f"The paper's numbers have Hyperbolic above Euclidean. Ours, {SEEDS} holds for DAN +11.00 ± 2.48; "
         "undecided for GRU -1.00 ± 14.67"
     ]
     keep("LSTM", "Hyperbolic", 0.9)
@@ -138,7 +138,7 @@ def test_an_ordering_fails_where_the_other_way_round_it_would_hold(lay, keep, sa
     lay(ordering("{higher_column: Hyperbolic, lower_column: Euclidean, rows: [DAN]}"))
     keep("DAN", "Euclidean", 0.70, 0.73, 0.72)
     keep("DAN", "Hyperbolic", 0.60, 0.61, 0.61)
-    assert said() == [f"The paper has Hyperbolic above Euclidean. Ours, {SEEDS} fails for DAN -11.00 ± 2.48"]
+    assert said() == [f"The paper's numbers have Hyperbolic above Euclidean. Ours, {SEEDS} fails for DAN -11.00 ± 2.48"]
 
 
 @pytest.mark.parametrize("n", [2, 3, 5])
@@ -226,7 +226,7 @@ def test_a_cell_of_less_data_decides_no_ordering(lay, keep, said):
     for column in ("Euclidean", "Hyperbolic"):
         keep("GRU", column, 0.7)
         keep("DAN", column, 0.6, share=0.5 if column == "Euclidean" else 1.0)
-    assert said() == [f"The paper has GRU above DAN. Ours, {ALONE} Hyperbolic +10.00"]
+    assert said() == [f"The paper's numbers have GRU above DAN. Ours, {ALONE} Hyperbolic +10.00"]
 
 
 def test_a_table_that_is_made_again_has_orderings_of_its_own(tmp_path, write_record, lay, keep, said):
@@ -236,8 +236,8 @@ def test_a_table_that_is_made_again_has_orderings_of_its_own(tmp_path, write_rec
         keep(row, "Euclidean", low, d_word=9)
         keep(row, "Hyperbolic", high, d_word=9)
     assert said() == [
-        f"The paper has Hyperbolic above Euclidean. Ours, {ALONE} DAN -3.00",
-        f"The paper has DAN above GRU. Ours, {ALONE} Euclidean +27.00, Hyperbolic +14.00",
+        f"The paper's numbers have Hyperbolic above Euclidean. Ours, {ALONE} DAN -3.00",
+        f"The paper's numbers have DAN above GRU. Ours, {ALONE} Euclidean +27.00, Hyperbolic +14.00",
     ]
 
 

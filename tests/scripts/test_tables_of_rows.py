@@ -168,7 +168,7 @@ def test_orderings_of_the_paper_are_checked_on_our_runs(tables, rows, keep_row, 
     assert tables() == 0
     # coarse 91 - 60, 12.706 times the standard error 1 of the differences 30 and 32; ultra 20 - 22, of -1 and -3
     assert (
-        "- The paper has HY BASE above EU BASE. Ours, difference in points: "
+        "- The paper's numbers have HY BASE above EU BASE. Ours, difference in points: "
         "holds for coarse +31.00 ± 12.71; undecided for ultra -2.00 ± 12.71"
     ) in lines("hyfi")
 
@@ -197,7 +197,7 @@ def test_the_parts_of_a_table_have_values_and_runs_of_their_own(tables, parts, k
     assert [["HY, best d"], ["published", "not run"], ["80.0"], ["50.0"]] in right
     assert left[2].endswith("differences in points.")
     assert "- Paper: Mean of three." in left
-    above = "- The paper has HY, best d above EU, best d. Ours, difference in points: not tested, 1 seed each: "
+    above = "- The paper's numbers have HY, best d above EU, best d. Ours, difference in points: not tested, 1 seed each: "
     assert f"{above}coarse +10.00" in left
 
 

@@ -115,6 +115,27 @@ def test_a_cell_may_be_longer_than_pythons_own_limit(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("label,text\rx,a\ry,b\r", "its lines end with carriage returns alone; `tr '\\r' '\\n' < FILE > NEW`"),
+        ("sep=;\r\nlabel;text\r\nx;a\r\n", "it names a separator, for Excel; remove it"),
+    ],
+)
+def test_a_file_that_a_program_of_another_machine_wrote_is_refused_with_the_command_that_converts_it(
+    tmp_path, written, message
+):
+    (tmp_path / "a.csv").write_bytes(written.encode())
+    number, fault = next(reading.read_lines(tmp_path / "a.csv"))
+    assert number == 1
+    assert isinstance(fault, reading.Fault)
+    assert message in str(fault)
+
+
+def test_a_carriage_return_within_a_line_is_a_character_of_it(tmp_path):
+    assert read(tmp_path, 'label,text\nx,"a\rb"\n', "a.csv")[0][1] == ("x", "a\rb")
+
+
+@pytest.mark.parametrize(
     ("line", "message"),
     [
         (b"\xff\xfe", "it is not UTF-8 (byte 1)"),

@@ -30,12 +30,13 @@ class HyboNet(Scorer):
     """``margin + 2 <f_r(e_h), e_t>_L + b_h + b'_t`` (Chen et al. 2022, section 4.1, and their program)
 
     With ``d_L^2(x, y) = -2/c - 2 <x, y>_L``, the squared Lorentz distance, that is ``-d_L^2 + delta + b_h + b'_t`` with
-    ``delta = margin - 2/c``: the paper's delta. ``f_r`` is the Lorentz linear layer (Eq. 9) with a matrix W_r and a
-    bias b_r for each relation: ``y = W_r x``, ``t = (lambda sigmoid(y_0) + 1.1) / sqrt(c)``, and the space part
-    ``y_s + b_r`` scaled to the length ``sqrt(t^2 - 1/c)``; lambda is fixed and the bias does not count in the time.
+    ``delta = margin - 2/c`` (the paper calls delta itself the margin). ``f_r`` is the Lorentz linear layer (Eq. 9) with
+    a matrix W_r and a bias b_r for each relation: ``y = W_r x``, ``t = (lambda sigmoid(y_0) + 1.1) / sqrt(c)``, and the
+    space part ``y_s + b_r`` scaled to the length ``sqrt(t^2 - 1/c)``; lambda is fixed and the bias does not count in
+    the time.
 
     Args:
-        geometry: lorentz. d: size of the entities. counts_time: d counts the time coordinate, as the paper does; the
+        geometry: lorentz. d: size of the entities. counts_time: d counts the time coordinate, as the program does; the
             space then has d - 1 dimensions. scale: lambda, in units of 1/sqrt(c). margin: see above. max_norm: longest
             space part of an entity, in units of 1/sqrt(c) of the start, kept by the optimiser (`parameter_groups`);
             None: no limit.

@@ -1,4 +1,4 @@
-"""Softmax over distances, of pairs of points against one draw of others (Nickel & Kiela 2017, Eq. 5).
+"""Softmax over distances, of pairs of points against one draw of others (Nickel & Kiela 2017, Eq. 6).
 
 For points x_i, their partners y_i and P others z_j, with T the temperature, the mean over i of
 
