@@ -67,7 +67,7 @@ def euclidean_gru(
     w_gates, w_new = weight_hh[:, :2].flatten(1, 2), weight_hh[:, 2]
 
     def step(h: Tensor, u: Tensor, mask: Tensor | float) -> Tensor:
-        r, z = torch.sigmoid(torch.baddbmm(u[:, : 2 * size], w_gates, h)).split(size, 1)
+        r, z = map(torch.sigmoid, torch.baddbmm(u[:, : 2 * size], w_gates, h).split(size, 1))
         new = phi(torch.baddbmm(u[:, 2 * size :], w_new, r * h))
         return torch.lerp(h, new, z * mask)
 

@@ -200,7 +200,7 @@ def input_first_gru(
     states = []
     for t, u in enumerate(inputs.unbind(1)):
         w = plus(exp(torch.einsum("sbh,sgkh->sgbk", log(h), weight_hh)), bias_hh[:, :, None])
-        r, z = torch.sigmoid(log(plus(u[:, :2], w[:, :2]))).unbind(1)
+        r, z = map(torch.sigmoid, log(plus(u[:, :2], w[:, :2])).unbind(1))
         candidate = phi(plus(exp(r * log(w[:, 2])), u[:, 2]))
         moved = plus(h, exp(z * log(plus(-h, candidate))))
         h = moved if lengths is None else torch.where((t < lengths).unsqueeze(-1), moved, h)
