@@ -61,7 +61,10 @@ def use_kernels(mode: str) -> None:
 def mode() -> str:
     """What is in force, "plain" or "fast"."""
     if not _switch.mode:
-        use_kernels(os.environ.get("HYPERBOLIC_KERNELS", "fast"))
+        word = os.environ.get("HYPERBOLIC_KERNELS", "fast")
+        if word not in MODES:
+            raise ValueError(f"HYPERBOLIC_KERNELS must be plain or fast, got {word!r}")
+        use_kernels(word)
     return _switch.mode
 
 

@@ -6,7 +6,7 @@ python scripts/bench_against.py CHECKOUT --output results/bench/against.json
 CHECKOUT is another working tree of this project: git worktree add ../before COMMIT. The table has the seconds of ours,
 and the ratios of these and of the multiples of the floor, the Euclidean twin measured in the same process. What rows of
 one process leave in memory changes the times of the next ones: --rows A B C measures each of these in processes of its
-own. Rows that only one checkout has are left out and named.
+own. Of globs, rows that only one checkout has are left out and named; a name is one that both have.
 """
 
 from __future__ import annotations

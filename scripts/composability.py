@@ -169,7 +169,7 @@ def _fake(s: Subject) -> None:
 
 
 def _autocast(s: Subject) -> None:
-    """float32 layers: results and gradients are finite, of float32, and near those without."""
+    """Of float32 layers: results near those without, and finite gradients of the inputs."""
     layer, fixed = s.layer.float(), {k: v.float() if _is_float(v) else v for k, v in s.fixed.items()}
     inputs = [x.detach().float().requires_grad_() if x.is_floating_point() else x for x in s.inputs]
     with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -118,7 +118,7 @@ def speed(path: Path) -> str:
     run, others = _bench(path), _runs_beside(path)
     columns = {name: other.rows for name, other in others.items()}
     huge = columns.pop(_HUGE, {})
-    limits = f"must be at most{' (on a CPU)' if _GPU in columns else ''}"
+    here = " (on a CPU)" if _GPU in columns else ""
     also = f", {_HUGE}" if huge else ""
     origins = ", ".join(f"{name} ({other.when})" for name, other in others.items())
     lines = [
@@ -126,7 +126,7 @@ def speed(path: Path) -> str:
         f"{f'Measured in another run, beside its own Euclidean times: {origins}. ' if origins else ''}"
         f"Forward and backward in multiples of the Euclidean counterpart's time (median of alternating runs){also}:",
         "",
-        f"| {' | '.join(['work', 'ours', *columns, 'others', limits])} |",
+        f"| {' | '.join(['work', 'ours', *columns, f'others{here}', f'must be at most{here}'])} |",
         "|---" * (4 + len(columns)) + "|",
     ]
     for name, row in run.rows.items():
@@ -165,7 +165,8 @@ def _row(row: dict[str, Any]) -> Row:
     (ours,) = (v for v in row["variants"] if v["role"] == "ours")
     peers = ", ".join(f"{v['name']} {_digits(v['ratio'])}" for v in row["variants"] if v["role"] == "peer")
     missed = " **missed**" if row["passed"] is False else ""
-    return Row(f"{row['title']}", _digits(ours["ratio"]), missed, peers, ", ".join(map(_gate, row["gates"])))
+    tries = f" (measured {row['measured_again'] + 1} times, the last counts)" if row.get("measured_again") else ""
+    return Row(f"{row['title']}{tries}", _digits(ours["ratio"]), missed, peers, ", ".join(map(_gate, row["gates"])))
 
 
 def _when(run: dict[str, Any]) -> str:

@@ -48,7 +48,7 @@ def name_place(error: OSError, part: Path, place: Path) -> None:
     if error.filename is None or any(str(name).startswith(str(part)) for name in names):
         reason = error.strerror or str(error)
         error.errno, error.strerror, error.filename = error.errno or errno.EIO, reason, str(place)
-        error.filename2 = None
+        del error.filename2  # None would be printed
 
 
 def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> Path:

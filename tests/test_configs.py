@@ -90,6 +90,14 @@ def test_the_paths_can_be_moved_by_the_environment(monkeypatch, tmp_path):
     assert checked()["task"]["data"]["root"] == "outputs/.cache/prefix", "a data folder may be shared, and read only"
 
 
+def test_the_environment_chooses_kernels_unless_the_command_does(monkeypatch):
+    monkeypatch.delenv("HYPERBOLIC_KERNELS", raising=False)
+    assert checked()["trainer"]["kernels"] == "fast"
+    monkeypatch.setenv("HYPERBOLIC_KERNELS", "plain")
+    assert checked()["trainer"]["kernels"] == "plain"
+    assert checked("trainer.kernels=fast")["trainer"]["kernels"] == "fast"
+
+
 @pytest.mark.parametrize(
     ("word", "said"),
     [

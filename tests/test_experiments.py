@@ -63,6 +63,9 @@ def test_the_way_of_the_paper_is_a_choice(words):
     """The second is of an experiment with a learning rate of its own, which its header says how to take back."""
     values = checked(f"experiment=hnn_prefix10_gru_{'hyp' if len(words) == 2 else 'eucl'}", *words)
     assert values["optim"] == checked("optim=hnn")["optim"]
+    optim = values["optim"]
+    assert (optim["clip"], optim["max_grad_norm"], optim["stabilize"]) == ("tensor", 1.0, None)
+    assert [(optim[part]["rule"], optim[part]["lr"]) for part in ("embeddings", "biases")] == [("sgd", 0.1), ("sgd", 0.01)]
     assert (values["trainer"]["max_epochs"], values["trainer"]["precision"]) == (30, "64-true")
 
 
@@ -75,6 +78,18 @@ TYPING = [
     for name in EXPERIMENTS
     if name.startswith(("hyfi_", "hybonet_")) and name not in GRAPHS + PROBING + TRANSLATION
 ]
+
+
+def test_ontonotes_has_its_papers_objective_and_no_crowd():
+    task = checked("task=ontonotes")["task"]
+    assert (task["module"]["objective"], task["data"]["crowd_cycles"], task["data"]["untyped"]) == ("bce", 0, "fault")
+    assert checked("task=ultrafine")["task"]["module"]["objective"] == "multitask"
+
+
+def test_the_row_of_rotate_has_the_settings_of_its_paper():
+    rotate = experiment("hybonet_wn18rr_rotate")
+    assert (rotate["encoder"]["d"], rotate["encoder"]["margin"], rotate["task"]["module"]["negatives"]) == (1000, 6.0, 256)
+    assert rotate["task"]["data"]["known"]["test"] == ["train", "dev", "test"]
 
 
 @pytest.mark.parametrize("name", TYPING)
@@ -210,6 +225,8 @@ def test_translations_follow_table_11_or_the_programs_scripts(task, size, fideli
     assert attention == (dropped if code else {"temperature": "head"})
     assert values["task"]["module"]["label_smoothing"] == (0.0 if code else 0.1)
     assert values["trainer"]["max_steps"] == (40_000 if iwslt else 200_000)
+    search = values["task"]["module"]["search"]
+    assert (search["beam_size"], search["alpha"]) == (4, 1.0 if iwslt else 0.6)
 
 
 @pytest.mark.long

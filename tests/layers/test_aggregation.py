@@ -163,6 +163,15 @@ def test_points_of_other_nodes_are_told():
             layer(torch.zeros(shape), neighbours)
 
 
+def test_additive_scores_pass_a_rectifier_but_under_a_sigmoid():
+    x, neighbours = points(Euclidean()), with_themselves(EDGES, N)
+    for gate, odd in (("sigmoid", True), ("softmax", False)):
+        layer = geometry("euclidean").aggregation(3, attention="additive", gate=gate).double()
+        scores, opposite = (layer._additive(v, neighbours) for v in (x, -x))
+        assert scores.min() < 0 < scores.max()
+        assert torch.allclose(scores + opposite, 2 * layer.offset.expand_as(scores)) is odd
+
+
 @pytest.mark.parametrize("family", ["mobius", "poincare_pp", "tangent"])
 def test_gates_that_all_vanish_have_a_centroid(family):
     geometry = make_geometry("far", "PoincareBall", family, 1.0)

@@ -90,7 +90,7 @@ def test_plain_formulas_and_a_gpu_have_columns_where_they_were_measured(files):
         content["rows"][0] |= {"gates": gates, "passed": passed}
         cpu.with_name("cuda-float32.json").write_text(json.dumps(content))
         assert readme.main(*arguments) == 0
-        assert "| work | ours | plain formulas | on a GPU | others | must be at most (on a CPU) |" in files[0].read_text()
+        assert "| work | ours | plain formulas | on a GPU | others (on a CPU) | must be at most (on a CPU) |" in files[0].read_text()
         assert f"| a linear layer | 1.5 | 31 | {cell} | geoopt 12 | 2 |" in files[0].read_text()
 
 

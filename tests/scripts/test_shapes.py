@@ -10,6 +10,7 @@ import torch
 from scripts.shapes import (
     FAR,
     Net,
+    _different,
     curvature,
     hyperbolicity,
     krackhardt,
@@ -125,6 +126,14 @@ def test_hyperbolicity_of_known_graphs():
     assert (largest, diameter) == (10, 20)
     assert 0 < mean < 10
     assert hyperbolicity(Net(np.array([(0, 1), (1, 2)])), 50, generator()) == (0, 0, 2)
+
+
+def test_the_four_nodes_of_a_quadruple_are_different():
+    square = Net(np.array([(0, 1), (1, 2), (2, 3), (3, 0)]))
+    assert hyperbolicity(square, 5, generator()) == (1, 1, 2)
+    drawn = _different(5, 10_000, generator())
+    assert {len({*column}) for column in drawn.T} == {4}
+    assert np.abs(np.bincount(drawn.ravel(), minlength=5) / 8_000 - 1).max() < 0.02  # each alike
 
 
 def test_hyperbolicity_is_of_the_largest_component():

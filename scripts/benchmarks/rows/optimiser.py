@@ -66,7 +66,7 @@ def dense(setting: Setting, space: str, n: int, d: int) -> Case:
         """geoopt changes the gradient in place."""
         return gradient.clone() if p.grad is None else p.grad.copy_(gradient)
 
-    adam = partial(torch.optim.Adam, lr=_LR, foreach=True)
+    adam = partial(torch.optim.Adam, lr=_LR, fused=True)
     riemannian = partial(geoopt.optim.RiemannianAdam, lr=_LR)
     others = [_variant("geoopt", table, partial(ManifoldParameter, manifold=theirs), riemannian, restored)]
     lib = peers.hypll()

@@ -136,7 +136,7 @@ def step(setting: Setting, batch: int, words: int, s: int, classes: int) -> Case
     def euclidean(compiled: bool = False) -> Step:
         geometry = make_geometry("euclidean", "Euclidean", "euclidean")
         model = place(EntityTyper(geometry, words, s, classes), setting, compiled)
-        return Step(model, torch.optim.Adam(model.parameters(), lr=5e-4, foreach=True), flat, clip=True)
+        return Step(model, torch.optim.Adam(model.parameters(), lr=5e-4, fused=True), flat, clip=True)
 
     def poincare(compiled: bool = False) -> Step:
         geometry = make_geometry("poincare", "PoincareBall", "mobius", c=1.0)

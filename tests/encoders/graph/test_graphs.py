@@ -125,6 +125,20 @@ def test_hybonets_dropout_is_inside_of_all_its_linear_layers(variant):
     assert torch.allclose(*times) is (variant == "paper")
 
 
+@pytest.mark.parametrize(("layers", "same"), [(1, True), (2, False)])
+def test_hybonets_first_layer_has_no_activation(layers, same):
+    composing.register()
+    words = ("task=graph_nc_toy", "encoder=hybonet_graph", f"encoder.layers={layers}")
+    results = []
+    for activation in ("identity", "relu"):
+        torch.manual_seed(0)
+        task, _ = build(checks.check(composing.composed(*words, f"encoder.activation={activation}")))
+        encoder = task.model.encoder.eval()
+        x = task.model.manifold.expmap0(torch.linspace(-1, 1, 3 * encoder.linear[0].d_in).view(3, -1))
+        results.append(encoder(x, [with_themselves(torch.tensor([[0, 1]]), 3)] * layers))
+    assert torch.equal(*results) is same
+
+
 @pytest.mark.parametrize("geometry", ["poincare", "lorentz_tangent", "euclidean", "lorentz", "klein"])
 @pytest.mark.parametrize("name", ["hgcn", "hat", "lgcn"])
 def test_the_tasks_rate_of_dropout_holds_in_every_family(name, geometry):

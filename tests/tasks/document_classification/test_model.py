@@ -129,6 +129,14 @@ def test_words_start_at_their_vectors_on_every_manifold():
     assert not WordTable(geometry("poincare"), 4, 2, vectors, 0.04, False, 0.0).weight.requires_grad
 
 
+def test_words_without_a_vector_start_as_far_out_as_the_others():
+    has_row = torch.arange(4000) % 4 == 0
+    matrix = torch.where(has_row.unsqueeze(-1), torch.tensor([3.0, 4.0]), torch.zeros(2))
+    table = WordTable(geometry("euclidean"), 4002, 2, VectorRows(matrix, has_row, "vectors.txt", ""), 0.04, True, 0.0)
+    others = table.weight[2:][~has_row]
+    assert others.square().mean().sqrt().item() == pytest.approx(12.5**0.5, rel=0.05)
+
+
 def test_settings_that_cannot_be_are_named():
     vectors = VectorRows(torch.zeros(5, 3), torch.zeros(5, dtype=torch.bool), "glove.txt", "")
     with pytest.raises(UserError, match=r"task\.model\.d_word=4, and the word vectors of glove\.txt have 3 numbers; make them equal"):

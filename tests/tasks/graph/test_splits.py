@@ -50,6 +50,14 @@ def test_of_splits_that_a_release_fixes_is_said_that_settings_do_nothing(tmp_pat
         assert any("shares and task.data.split_seed do nothing" in note for note in data._notes) == said
 
 
+def test_no_pair_of_nodes_is_in_two_splits():
+    composing.register()
+    _, data = build(checks.check(composing.composed("task=graph_toy")))
+    pairs = {split: {tuple(sorted(pair)) for pair in of.tolist()} for split, of in data.examples().items()}
+    assert len(set.union(*pairs.values())) == sum(map(len, pairs.values()))
+    assert len(pairs["test"]) > len(data.parts()["test"]), "wrong ones are among them"
+
+
 def labelled(labels) -> Graph:
     labels = np.array(labels)
     return Graph("g", len(labels), np.array([[0, 1]]), labels=labels)

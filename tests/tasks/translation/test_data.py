@@ -58,6 +58,13 @@ def test_vocabularies_are_of_each_language_or_of_both(made, subwords):
     assert texts[0] == texts[1] == [TRAIN, [german(line) for line in TRAIN]]
 
 
+def test_pieces_are_learnt_of_train_alone(made):
+    alone = made(subwords="bpe").model_sizes["source_vocabulary"].pieces
+    words = ["zebras gaze"] * 3
+    other = made({"test_en": words, "test_de": words, "valid_en": words, "valid_de": words}, subwords="bpe")
+    assert other.model_sizes["source_vocabulary"].pieces == alone
+
+
 def test_the_cache_gives_what_was_read(made, monkeypatch):
     first = made(subwords="bpe")
     first.corpus()
