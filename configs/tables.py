@@ -1,7 +1,7 @@
 """The files of the published tables (results/published/*.yaml): rows, columns, cells and the papers' own values."""
 
-import math
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -200,7 +200,7 @@ def _published(path: Path, node: dict[str, Any], rows: dict[str, dict[str, Any]]
     both = [*values.items(), *intervals.items()]
     if (scale := node.get("scale", 100)) not in (1, 100):
         raise TableError(f"{path}: scale must be 100, for fractions, or 1, for values as printed; it is {scale!r}")
-    most = 1 if scale == 100 else math.inf
+    most = 1 if scale == 100 else sys.float_info.max
     wrong = [f"{row}, {column}: {v!r}" for (row, column), v in both if v is not None and not 0 <= v <= most]
     if wrong:
         kind = "fractions between 0 and 1" if most == 1 else "numbers from 0"

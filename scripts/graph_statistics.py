@@ -93,6 +93,8 @@ def main(arguments: list[str] | None = None) -> int:
     names = [folder.resolve().name for folder in options.folders]
     if options.output and (twice := sorted({name for name in names if names.count(name) > 1})):
         raise UserError(f"--output keeps graphs by the names of their folders, and {twice[0]} is there twice.")
+    if options.output and options.output.is_dir():
+        raise UserError(f"--output {options.output} is a folder; name a file.")
     earlier = read_like(options.output, options.samples, options.seed) if options.output else {}
     for k, folder in enumerate(options.folders):
         print("\n" * (k > 0), end="")

@@ -25,8 +25,6 @@ def read(file: Path) -> dict[str, Any]:
                     raise ValueError(f"{key} of {name} is {value!r}")
     except FileNotFoundError:
         raise UserError(f"There is no {file}; make it: {COMMAND} {file}") from None
-    except OSError:
-        raise
     except DAMAGED as error:
         fault = f"{file} is damaged or older ({type(error).__name__}: {error})"
         raise UserError(f"{fault}; delete it and make it again: {COMMAND} {file}") from None

@@ -32,7 +32,7 @@ def choose_kernels(kernels: str) -> None:
     try:
         switch.use_kernels(kernels)
     except ValueError as error:
-        raise UserError(f"trainer.{error}") from error
+        raise UserError(f"trainer.{error} (the variable HYPERBOLIC_KERNELS sets it, too)") from error
 
 
 def build_kernels(trainer: pl.Trainer) -> None:

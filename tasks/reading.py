@@ -159,8 +159,8 @@ def decode_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, str | Fault]]:
 
 
 def check_beginning(text: str, ended: bool) -> None:
-    """Raises Fault where the first line of a file, that a line feed has `ended` or not, says that it needs a program:
-    lines with the ends of old Macs, or Excel's line that names the separator."""
+    """Raises Fault where the first line of a file, which a line feed has `ended` or not, says that the file has to be
+    converted: lines end as on old Macs, or it is Excel's line that names the separator."""
     if "\r" in text and not ended:
         raise Fault("its lines end with carriage returns alone; `tr '\\r' '\\n' < FILE > NEW` makes line feeds of them")
     if re.fullmatch("sep=.", text, re.IGNORECASE):

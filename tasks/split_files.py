@@ -7,11 +7,13 @@ from pathlib import Path
 from tasks.batches import SPLITS
 from tasks.errors import readable
 
-BEGINNINGS = {"train": "train", "dev": "dev(?!ice)|val(?!ue)|trial", "test": "test(?!imon)"}  # of a word of a name
+# Of a word of a name. Devices, values and testimonials are what such a file has, and no split.
+BEGINNINGS = {"train": "train", "dev": "dev(?!ice)|val(?!ue)|trial", "test": "test(?!imon)"}
 
 
 def split_name(name: str) -> str | None:
-    """The split of a name, one of whose words begins with train; dev, val or trial; test. None where none does."""
+    """The split of a name, one of whose words begins with train; dev, val or trial; test (see `BEGINNINGS`). None where
+    none does."""
     words = re.findall(r"[a-z]+", name.lower())
     for split, beginnings in BEGINNINGS.items():
         if any(re.match(beginnings, word) for word in words):

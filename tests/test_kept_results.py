@@ -8,8 +8,11 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from hyperbolic.layers import mobius
+from hyperbolic.manifolds import PoincareBall
 from hyperbolic.switch import use_kernels
 from scripts import composability
+from scripts.subjects import B, D, Subject, T
 
 
 class _Sigmoids(TorchDispatchMode):
@@ -27,12 +30,16 @@ class _Sigmoids(TorchDispatchMode):
 
 
 @pytest.mark.parametrize(
-    ("geometry", "layer"), [("poincare", "GRUCell"), ("poincare", "GRU"), ("euclidean", "GRU")]
+    ("geometry", "layer"), [("poincare", "GRUCell"), ("poincare", "GRU"), ("poincare", "GRU of HyperA"), ("euclidean", "GRU")]
 )
 @pytest.mark.usefixtures("kernels_restored")
 def test_gates_are_kept_apart(geometry, layer):
     use_kernels("plain")
-    subject = composability.makers(geometry)[layer]()
+    if layer == "GRU of HyperA":
+        space = PoincareBall()
+        subject = Subject(mobius.GRU(space, D, 4, variant="hypera"), space.random(B, T, D, dtype=torch.float64))
+    else:
+        subject = composability.makers(geometry)[layer]()
     kept = []
     with _Sigmoids() as sigmoids, torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
         subject.call({name: p.requires_grad_() for name, p in subject.parameters.items()}, *subject.inputs)

@@ -399,7 +399,9 @@ def test_times_of_a_share_of_the_work_are_scaled():
     ("arguments", "message"),
     [
         (["--rows", "nothing-*"], "matches no row; the rows are mlr-bce"),
-        (["--threads", "0"], "--threads must be at least 1"),
+        (["--threads", "0"], "--threads must be between 1 and 1,024, got 0"),
+        (["--threads", "1025"], "got 1025"),
+        (["--output", "/proc/nothing/x"], "/proc/nothing"),
         (["--dtype", "float16"], "invalid choice"),
         (["--output", __file__], "is a file"),
     ],

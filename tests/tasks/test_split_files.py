@@ -9,7 +9,7 @@ from tasks.split_files import several_files, split_name, stems_by_split
 
 @pytest.mark.parametrize(
     ("name", "split"),
-    [("train", "train"), ("snli_1.0_dev", "dev"), ("Validation-set", "dev"), ("my.TEST", "test"), ("strain", None), ("values", None), ("x", None)],
+    [("train", "train"), ("snli_1.0_dev", "dev"), ("Validation-set", "dev"), ("my.TEST", "test"), ("strain", None), ("values", None), ("devices", None), ("testimonials", None), ("x", None)],
 )
 def test_a_word_of_a_name_says_the_split(name, split):
     assert split_name(name) == split

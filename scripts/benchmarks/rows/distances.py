@@ -39,7 +39,7 @@ ROWS = [
         pairwise,
         {"space": space, "n": 200, "m": 2000, "d": 32},
         {"space": space, "n": 3, "m": 4, "d": 3},
-        gates=[Gate(3.5), Gate(0.15, against="geoopt")],
+        gates=[Gate(3.5), Gate(0.15 if name == "lorentz" else 0.06, against="geoopt")],
         kernels=("pairwise", f"{name}_pairwise"),
     )
     for name, title, space in (("poincare", "Poincaré", "PoincareBall"), ("lorentz", "Lorentz", "Lorentz"))
