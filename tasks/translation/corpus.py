@@ -107,16 +107,6 @@ class Source:
             )
 
 
-def _check_ends(path: Path) -> None:
-    """Raises UserError where carriage returns (CR) alone end the lines of a file, which then has a single one."""
-    lines = list(itertools.islice(read_lines(path), 2))
-    if len(lines) == 1 and "\r" in str(lines[0][1]):
-        raise UserError(
-            f"{path} has a single line with carriage returns (CR) within: these end its lines, and line feeds must. "
-            r"`tr '\r' '\n' < FILE > NEW_FILE` makes them."
-        )
-
-
 def check_train(source: Source, pairs: Iterable[tuple[str, Pair]]) -> None:
     """Raises UserError, which says why, where none of the pairs of all splits is of train and has both sides. source:
     of train."""
@@ -213,8 +203,6 @@ def find_sources(
         for name in files.get(split, ()):
             paths = [existing(folder / _file_name(name, language)) for language in (source, target)]
             if paths[0] is not None and paths[1] is not None:
-                _check_ends(paths[0])
-                _check_ends(paths[1])
                 sources[split] = Source(split, (paths[0], paths[1]))
                 break
             if paths[0] or paths[1]:
@@ -238,7 +226,6 @@ def find_sources(
 def _table(split: str, path: Path, source: str, target: str, columns: Sequence[str] = ()) -> Source:
     """A table as a source. columns: the languages of its columns, where its first line does not name them; none: source
     and target."""
-    _check_ends(path)
     fields = fields_of(source, target)
     return Source(split, (path, path), fields, header_of(path, fields, columns or (source, target)))
 

@@ -31,8 +31,8 @@ def test_files_without_a_pair_are_named_before_pieces_are_learnt(tmp_path, subwo
     for english, dutch, said in (
         (b"", b"", r"train\.en and .*train\.de: no pair of sentences is left to train on, as it has no text"),
         (b"dog\n\n", b"\nhond\n", "as all of its 2 pairs have an empty side"),
-        (b"a dog\rruns\r", b"een hond\rloopt\r", r"train\.en has a single line with carriage returns \(CR\).*`tr '\\r'"),
-        (b"a dog\nruns\n", b"een hond\rloopt\r", r"train\.de has a single line with carriage returns"),
+        (b"a dog\rruns\r", b"een hond\rloopt\r", r"train\.en, line 1: its lines end with carriage returns alone; `tr '\\r'"),
+        (b"a dog\nruns\n", b"een hond\rloopt\r", r"train\.de, line 1: its lines end with carriage returns"),
     ):
         folder = aligned(tmp_path / "texts")
         (folder / "train.en").write_bytes(english)
