@@ -70,8 +70,7 @@ def find_files(folder: Path) -> list[Source]:
     if not stems["train"]:
         raise UserError(
             f"{folder} has no file for train: no name of its .jsonl, .txt, .tsv and .csv files has a word that begins "
-            f"with train. Name it so, as in train.jsonl, or set task.data.files; a single "
-            "file is split."
+            "with train. Name it so, as in train.jsonl, or set task.data.files; a single file is split."
         )
     return [
         Source(split, _part_name(stem) or (stem if len(stems[split]) > 1 else ALL), path)

@@ -107,7 +107,7 @@ def gru_step(state: State, u: Tensor, u_gap: Tensor, at: Cell) -> State:
     """The next point and gap with u (S, 3, H, B), gates r, z, candidate (Ganea et al. 2018, Eq. 29-31)."""
     v = gyro.log_origin(*state)
     gates = gyro.affine_point(at.weight[:, :2] @ v.unsqueeze(1), u[:, :2], u_gap[:, :2], at.b[:, :2], at.b_gap[:, :2])
-    r, z = map(torch.sigmoid, (at.unit * gyro.log_origin(*gates)).unbind(1))  # apart: see tests/test_kept_results.py
+    r, z = map(torch.sigmoid, (at.unit * gyro.log_origin(*gates)).unbind(1))  # not parts of one: test_kept_results.py
     new = gyro.affine_point(at.weight[:, 2] @ (r * v), u[:, 2], u_gap[:, 2], at.b[:, 2], at.b_gap[:, 2])
     if at.phi != "identity":
         new = gyro.exp_origin(_phi(gyro.log_origin(*new), at))
