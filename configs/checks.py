@@ -91,7 +91,9 @@ def check(cfg: DictConfig) -> dict[str, Any]:
         if isinstance(count := values["trainer"][key], int) and count < 1:
             raise ConfigError(f"trainer.{key} must be at least 1, and it is {count}.")
     if nameless := [key for key, value in values["paths"].items() if value == ""]:
-        raise ConfigError(f"paths.{nameless[0]} is empty; name a folder, or leave it out.")
+        variable = {"data_dir": "HYPERBOLIC_DATA", "cache_dir": "HYPERBOLIC_CACHE"}.get(nameless[0])
+        set_by = f" (the variable {variable} sets it, too)" if variable else ""
+        raise ConfigError(f"paths.{nameless[0]} is empty{set_by}; name a folder, or leave it out.")
     check_targets(values, stored=files.has_checkpoint())
     if cfg.probe.checkpoint is not None and "probed" not in parameters("task.data", values["task"]["data"]):
         raise ConfigError(

@@ -20,6 +20,13 @@ SMALL_BATCH = 2048  # pieces, for texts of a few thousand pairs
 VALIDATIONS = 3  # so many, the first included, say whether a metric moves
 HEART = 0.5  # of the first training loss: one that falls below it is learned by heart where no metric rises
 LITTLE, WORSE = "little was learned", "worse than a guess"  # how lines begin that say what to try against it
+OF_ONE = (  # settings of the optimiser by how they begin, and which rules or schedules have them
+    ("plateau.", "schedule", ("plateau",)),
+    ("d_model=", "schedule", ("noam",)),
+    ("lbfgs.", "rule", ("lbfgs",)),
+    ("betas", "rule", ("adam",)),
+    ("eps=", "rule", ("adam", "adagrad")),
+)
 BOUNDS = {"bleu": 100.0, "mean_rank": 1.0, "perplexity": 1.0}  # best values that are not 1 (max) or 0 (min)
 
 
@@ -53,7 +60,7 @@ def remarks(task: Task, record: Mapping[str, Any], history: Sequence[Mapping[str
     lines += on_limits(record["config"]["trainer"], record["metrics"], record["data"]["share"])
     lines += on_curvature(record["config"]["geometry"])
     lines += on_roles(record.get("overrides", []), task)
-    lines += on_schedule(record.get("overrides", []), record["config"]["optim"]["schedule"])
+    lines += on_optimizer(record.get("overrides", []), record["config"]["optim"])
     lines += on_warmup(record["config"]["optim"], history)
     lines += on_min_epochs(record.get("overrides", []), record["config"]["trainer"].get("patience"))
     lines += on_fidelity(record["config"])
@@ -103,10 +110,18 @@ def on_roles(words: Sequence[str], model: nn.Module) -> list[str]:
     return [f"{' and '.join(idle)} changed nothing: the model has no such parameters (configs/optim/radam.yaml)."]
 
 
-def on_schedule(words: Sequence[str], schedule: str) -> list[str]:
-    """Which words of the command line set a plateau, of a run with another schedule."""
-    idle = [word for word in words if word.lstrip("+").startswith("optim.plateau.") and schedule != "plateau"]
-    return [f"{' and '.join(idle)} changed nothing: optim.schedule is {schedule}, not plateau."] if idle else []
+def on_optimizer(words: Sequence[str], optim: Mapping[str, Any]) -> list[str]:
+    """Which words of the command line set what the optimiser's rules or its schedule do not have. optim: of a
+    configuration."""
+    roles = (optim.get(role) or {} for role in ROLES)
+    chosen = {"schedule": [optim["schedule"]], "rule": [optim["rule"], *(r["rule"] for r in roles if r.get("rule"))]}
+    lines = []
+    for start, key, fitting in OF_ONE:
+        idle = [word for word in words if word.lstrip("+").startswith(f"optim.{start}")]
+        if idle and not set(chosen[key]).intersection(fitting):
+            others = " and ".join(dict.fromkeys(chosen[key]))
+            lines.append(f"{' and '.join(idle)} changed nothing: optim.{key} is {others}, not {' or '.join(fitting)}.")
+    return lines
 
 
 def on_warmup(optim: Mapping[str, Any], history: Sequence[Mapping[str, float]]) -> list[str]:

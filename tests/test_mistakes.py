@@ -122,6 +122,13 @@ def test_an_output_folder_that_cannot_be_made_is_named(tmp_path):
     assert "paths.output_dir=..." in result.err
 
 
+def test_an_empty_variable_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("HYPERBOLIC_CACHE", "")
+    result = toy(tmp_path)
+    assert result.code == 1
+    assert "paths.cache_dir is empty (the variable HYPERBOLIC_CACHE sets it, too)" in result.err
+
+
 def test_the_switch_shows_where_an_error_happened(tmp_path, monkeypatch):
     monkeypatch.setenv("HYPERBOLIC_FULL_ERROR", "1")
     with pytest.raises(ValueError, match="batch_size"):

@@ -14,9 +14,9 @@ from tasks.remarks import (
     on_fidelity,
     on_limits,
     on_min_epochs,
+    on_optimizer,
     on_own_encoder,
     on_roles,
-    on_schedule,
     on_selection,
     on_warmup,
     trend,
@@ -195,11 +195,19 @@ def test_settings_of_parameters_that_there_are_not():
     assert not on_roles(["optim.matrices.lr=0.1"], torch.nn.LayerNorm(2)), "its vectors have the settings of matrices"
 
 
-def test_a_plateau_of_another_schedule():
-    words = ["optim.lr=1", "optim.plateau.factor=0.1"]
-    assert on_schedule(words, "linear") == ["optim.plateau.factor=0.1 changed nothing: optim.schedule is linear, not plateau."]
-    assert not on_schedule(words, "plateau")
-    assert not on_schedule(words[:1], "linear")
+def test_settings_that_another_rule_or_schedule_has():
+    words, sgd = ["optim.lr=1", "optim.plateau.factor=0.1"], {"rule": "sgd", "schedule": "linear"}
+    (line,) = on_optimizer(words, sgd)
+    assert line == "optim.plateau.factor=0.1 changed nothing: optim.schedule is linear, not plateau."
+    assert not on_optimizer(words, {"rule": "sgd", "schedule": "plateau"})
+    assert not on_optimizer(words[:1], sgd)
+    words = ["optim.betas=[0.5,0.9]", "optim.eps=1", "optim.lbfgs.max_iter=3"]
+    lbfgs, betas, eps = on_optimizer(words, {**sgd, "biases": {"rule": None}})
+    assert betas == "optim.betas=[0.5,0.9] changed nothing: optim.rule is sgd, not adam."
+    assert eps.endswith("not adam or adagrad.")
+    assert lbfgs.endswith("not lbfgs.")
+    (line,) = on_optimizer(words, {**sgd, "biases": {"rule": "adam"}})
+    assert line == "optim.lbfgs.max_iter=3 changed nothing: optim.rule is sgd and adam, not lbfgs."
 
 
 def test_a_warmup_that_the_run_did_not_outlast():
