@@ -51,11 +51,18 @@ def _finite(text: str) -> float:
     return value
 
 
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(record := dict(pairs)) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"it has the key {next(key for key in keys if keys.count(key) > 1)!r} twice")
+    return record
+
+
 def parse_object(text: str) -> dict[str, Any]:
-    """A JSON object. Raises Fault where the text is none, is nested too deeply, or holds half of a surrogate pair or a
-    number that is not finite."""
+    """A JSON object. Raises Fault where the text is none, is nested too deeply, has a key twice, or holds half of a
+    surrogate pair or a number that is not finite."""
     try:
-        record = json.loads(text, parse_constant=_refuse, parse_float=_finite)
+        record = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
         if SURROGATE.search(text):
             json.dumps(record, ensure_ascii=False).encode("utf-8")
     except RecursionError:
