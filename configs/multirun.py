@@ -35,7 +35,7 @@ from configs.words import value_of
 from hyperbolic.diagnostics import NonFiniteError
 from tasks import comparison, comparison_table, processes, record, search
 from tasks.errors import Diverged, Pruned, called, plain_warnings
-from tasks.folders import whole_file
+from tasks.folders import write_text
 
 INTERRUPTED = 130  # the exit code upon Ctrl-C and SIGTERM
 ENDED = "it ended without a word: it was killed, or the command was ended"  # of a job until it says otherwise
@@ -137,8 +137,7 @@ class Jobs(Callback):
         if self.folder is None:
             self.notes[number] = note
         else:
-            with whole_file(self.folder / f"{number}.json") as part:  # the job may be killed at any time
-                part.write_text(json.dumps(note), encoding="utf-8")
+            write_text(self.folder / f"{number}.json", json.dumps(note))  # the job may be killed at any time
 
     def read_notes(self) -> None:
         """Take the notes of all processes together, and remove their folder."""

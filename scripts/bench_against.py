@@ -27,7 +27,7 @@ if __package__ in (None, ""):
 
 from scripts import commands  # noqa: E402
 from tasks.errors import UserError, whole  # noqa: E402
-from tasks.folders import whole_file  # noqa: E402
+from tasks.folders import write_text  # noqa: E402
 from tasks.terminal import show_table  # noqa: E402
 
 Run = dict[str, Any]  # the content of a file of bench.py
@@ -56,8 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
     if result["left_out"]:
         print(f"only in one of them: {', '.join(result['left_out'])}")
     if options.output:
-        with whole_file(options.output) as part:
-            part.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_text(options.output, json.dumps(result, indent=1, ensure_ascii=False) + "\n")
         print(f"written: {options.output}")
     return 0
 

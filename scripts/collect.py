@@ -21,7 +21,7 @@ from scripts.commands import reports_errors  # noqa: E402
 from scripts.records import MAX_KEPT_BYTES, RUNS, Record, RecordError, read, validate  # noqa: E402
 from tasks import search  # noqa: E402
 from tasks.errors import UserError  # noqa: E402
-from tasks.folders import whole_file, write_table  # noqa: E402
+from tasks.folders import write_table, write_text  # noqa: E402
 from tasks.reading import brief  # noqa: E402
 
 
@@ -165,9 +165,7 @@ def keep(record: Record, path: Path, cell: Cell | None, runs: Path, force: bool 
             f"{path}: {', '.join(map(str, rivals))} is already kept for {name}, and it differs. Use another seed, or "
             f"replace it: make collect ARGS='--force {path}'"
         )
-    runs.mkdir(parents=True, exist_ok=True)
-    with whole_file(target) as part:
-        part.write_text(text, encoding="utf-8")
+    write_text(target, text)
     for rival in rivals:
         if rival != target:
             rival.unlink()
@@ -221,7 +219,6 @@ def keep_search(
         raise RecordError(f"{folder}: has trials of code that was not committed; tune again, or --allow-dirty.")
     header, rows = search.rows(summary)
     columns = [k for k, name in enumerate(header) if name not in ("folder", "reason")]
-    target.mkdir(parents=True, exist_ok=True)
     file, trials = target / f"{folder.name}.csv", [[row[k] for k in columns] for row in [header, *rows]]
     if file.exists() and not force:
         with file.open(newline="", encoding="utf-8") as lines:

@@ -24,7 +24,7 @@ from tasks import search  # noqa: E402
 from tasks.comparison import Comparison, compare  # noqa: E402
 from tasks.comparison_table import markdown, numbers, show  # noqa: E402
 from tasks.errors import UserError, plain_warnings  # noqa: E402
-from tasks.folders import whole_file, write_table  # noqa: E402
+from tasks.folders import write_table, write_text  # noqa: E402
 
 
 @commands.reports_errors
@@ -42,8 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     show(comparisons)
     saves = draw(comparisons, options.curves) if options.curves else []  # what cannot be drawn ends it here
     if options.markdown:
-        with whole_file(options.markdown) as part:
-            part.write_text(markdown(comparisons), encoding="utf-8")
+        write_text(options.markdown, markdown(comparisons))
     if options.csv:
         write_table(options.csv, *numbers(comparisons))
     for file in filter(None, (options.markdown, options.csv)):

@@ -34,7 +34,7 @@ from hyperbolic.geometry import FAMILIES, GEOMETRIES, make_geometry  # noqa: E40
 from scripts.commands import reports_errors  # noqa: E402
 from scripts.subjects import First, Formula, Subject, first, subjects  # noqa: E402
 from tasks.errors import UserError  # noqa: E402
-from tasks.folders import whole_file  # noqa: E402
+from tasks.folders import write_text  # noqa: E402
 from tasks.record import commit  # noqa: E402
 
 RECORD = ROOT / "results" / "composability.json"
@@ -265,8 +265,7 @@ def main(arguments: list[str] | None = None, record: Path = RECORD) -> int:
     if not options.names and options.checks == list(CHECKS) and options.geometries == list(GEOMETRIES):
         origin = {"date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
         origin |= dict(zip(("commit", "dirty"), of_commit, strict=True))
-        with whole_file(record) as part:
-            part.write_text(json.dumps({"torch": torch.__version__, **origin, "layers": results}, indent=1) + "\n")
+        write_text(record, json.dumps({"torch": torch.__version__, **origin, "layers": results}, indent=1) + "\n")
     return 0
 
 

@@ -44,7 +44,7 @@ from scripts.downloads import DownloadError  # noqa: E402
 from scripts.downloads.archives import unpack  # noqa: E402
 from scripts.downloads.transfer import ChecksumError, fetch  # noqa: E402
 from tasks.fingerprints import file_sha256  # noqa: E402
-from tasks.folders import whole_file  # noqa: E402
+from tasks.folders import write_text  # noqa: E402
 from tasks.local_paths import user_path  # noqa: E402
 
 Placement = Callable[[PurePosixPath], PurePosixPath | None]
@@ -303,8 +303,7 @@ def _sums(data: Path) -> dict[str, str]:
 
 
 def _write_sum(source: Source, digest: str, data: Path) -> None:
-    with whole_file(data / SUMS) as part:
-        part.write_text(json.dumps(_sums(data) | {source.url: digest}, indent=1) + "\n", encoding="utf-8")
+    write_text(data / SUMS, json.dumps(_sums(data) | {source.url: digest}, indent=1) + "\n")
 
 
 @commands.reports_errors

@@ -23,7 +23,7 @@ from torch import Tensor  # noqa: E402
 from scripts import commands  # noqa: E402
 from scripts.trained import STATES, Trained, load, read_runs  # noqa: E402
 from tasks.errors import UserError, plain_warnings, whole  # noqa: E402
-from tasks.folders import whole_file  # noqa: E402
+from tasks.folders import write_text  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -148,10 +148,7 @@ def main(arguments: list[str] | None = None) -> int:
     a, b = (load(run, options.state, options.data) for run in read_runs(options.runs))
     text = table(a, b, options.split, compare(a, b, options.split), options.most)
     if options.output:
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(options.output) as part:
-            part.write_text(text, encoding="utf-8")
-        print(f"table: {options.output}")
+        print(f"table: {write_text(options.output, text)}")
     else:
         print(text)
     return 0

@@ -17,7 +17,7 @@ from scripts.exactness.arithmetic import DIGITS, condition, dot, flat, jacobian,
 from scripts.exactness.cases import FUNCTIONS, RADIUS, Case, all_cases  # noqa: E402
 from scripts.exactness.measure import weights  # noqa: E402
 from scripts.exactness.spaces import SPACES  # noqa: E402
-from tasks.folders import whole_file  # noqa: E402
+from tasks.folders import write_text  # noqa: E402
 
 GOLDEN = ROOT / "tests" / "golden"
 VALUE_DIGITS = {"float32": 11, "float64": 18}  # significant digits of values
@@ -40,10 +40,8 @@ def main(arguments: list[str] | None = None, folder: Path = GOLDEN) -> int:
         stale = [name for name, content in texts.items() if not _same(folder / name, content)]
         print(f"out of date: {', '.join(stale)}" if stale else f"{len(texts)} golden files agree")
         return 1 if stale else 0
-    folder.mkdir(parents=True, exist_ok=True)
     for name, content in texts.items():
-        with whole_file(folder / name) as part:
-            part.write_text(content, encoding="utf-8")
+        write_text(folder / name, content)
         print(f"{name}: {len(content) // 1000} kB")
     return 0
 

@@ -31,7 +31,7 @@ from scripts import commands  # noqa: E402
 from scripts.hyperbolicity import read_like  # noqa: E402
 from scripts.shapes import Net, Shape, curvature, hyperbolicity, krackhardt, one_way, relative_delta, shape  # noqa: E402
 from tasks.errors import UserError, plain_warnings, whole  # noqa: E402
-from tasks.folders import whole_file  # noqa: E402
+from tasks.folders import write_text  # noqa: E402
 from tasks.graph.folder import EDGES, ENDS, read_folder, table_file  # noqa: E402
 from tasks.graph.folder import FORM as EDGE_FORM  # noqa: E402
 from tasks.graph.releases import read_links  # noqa: E402
@@ -113,8 +113,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise UserError("--output keeps what was measured of graphs of edges, and there is none among the folders.")
         graphs = earlier | statistics
         text = json.dumps({"samples": options.samples, "seed": options.seed, "graphs": graphs}, indent=1)
-        with whole_file(options.output) as part:
-            part.write_text(text + "\n", encoding="utf-8")
+        write_text(options.output, text + "\n")
         print(f"\nwritten: {options.output}")
     return 0
 

@@ -24,7 +24,7 @@ from scripts.exactness.cases import CURVATURES, FUNCTIONS, RADIUS, REGIMES  # no
 from scripts.exactness.libraries import LIBRARIES, installed  # noqa: E402
 from scripts.exactness.measure import GRADIENT_TARGET, ROUNDINGS, TARGETS, Cell, measure, worse  # noqa: E402
 from scripts.golden import GOLDEN, load  # noqa: E402
-from tasks.folders import whole_file  # noqa: E402
+from tasks.folders import write_text  # noqa: E402
 
 REPORT = ROOT / "results" / "numerics.md"
 DASH = "–"
@@ -60,9 +60,7 @@ def main(arguments: list[str] | None = None, report: Path = REPORT, golden: Path
         drift = differences(report.read_text(encoding="utf-8") if report.exists() else "", text)
         print("\n".join(drift) or f"{report.name} agrees")
         return 1 if drift or misses else 0
-    report.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(report) as part:
-        part.write_text(text, encoding="utf-8")
+    write_text(report, text)
     print(f"{report.name}: {len(misses)} rows over target")
     return 1 if misses else 0
 

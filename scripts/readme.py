@@ -21,7 +21,7 @@ if __package__ in (None, ""):
 
 from scripts.commands import reports_errors  # noqa: E402
 from tasks.errors import UserError  # noqa: E402
-from tasks.folders import DAMAGED, whole_file  # noqa: E402
+from tasks.folders import DAMAGED, write_text  # noqa: E402
 
 README = ROOT / "README.md"
 NUMERICS = ROOT / "results" / "numerics.md"
@@ -54,8 +54,7 @@ def main(
         print(f"{readme.name} {agrees}")
         return int(old != new)
     if old != new:
-        with whole_file(readme) as part:
-            part.write_text(new, encoding="utf-8")
+        write_text(readme, new)
     return 0
 
 

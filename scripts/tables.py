@@ -21,7 +21,7 @@ from configs.tables import PUBLISHED, Layout, load_layouts  # noqa: E402
 from scripts.cells import Cells, blocks, notes  # noqa: E402
 from scripts.commands import reports_errors  # noqa: E402
 from scripts.records import MAX_KEPT_BYTES, RUNS, Record, RecordError, read, validate  # noqa: E402
-from tasks.folders import whole_file  # noqa: E402
+from tasks.folders import write_text  # noqa: E402
 
 TABLES = ROOT / "results" / "tables"
 OPENING = "<!-- Made by `make tables` from results/runs/; `make check-tables` fails if it is edited by hand. -->\n"
@@ -47,10 +47,8 @@ def main(
         drift = differences(texts, tables)
         sys.stdout.write(drift or f"{len(texts)} table file(s) agree with the records\n")
         return 1 if drift else 0
-    tables.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
-        with whole_file(tables / name) as part:
-            part.write_text(text, encoding="utf-8")
+        write_text(tables / name, text)
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     for layout in layouts:
         show(layout, cells[layout.file], console)

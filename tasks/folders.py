@@ -51,6 +51,13 @@ def name_place(error: OSError, part: Path, place: Path) -> None:
         del error.filename2  # None would be printed
 
 
+def write_text(path: Path, text: str) -> Path:
+    """A text in UTF-8, which appears whole or not at all."""
+    with whole_file(path) as part:
+        part.write_text(text, encoding="utf-8")
+    return path
+
+
 def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> Path:
     """A table with commas and a line for each row, which appears whole or not at all."""
     with whole_file(path) as part, part.open("w", newline="", encoding="utf-8") as file:

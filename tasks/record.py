@@ -25,7 +25,7 @@ from pytorch_lightning.utilities import rank_zero_only
 from tasks.base import Task, TaskData
 from tasks.errors import Diverged, UserError
 from tasks.fingerprints import other_parts
-from tasks.folders import whole_file
+from tasks.folders import write_text
 from tasks.local_paths import portable, portable_word
 from tasks.outcome import Outcome
 from tasks.processes import is_first
@@ -44,9 +44,7 @@ CODE = (
 def write(path: Path, record: dict[str, Any]) -> Path:
     """Write the record whole or not at all."""
     text = json.dumps(record, indent=1, sort_keys=True, allow_nan=False) + "\n"
-    with whole_file(path) as part:
-        part.write_text(text, encoding="utf-8")
-    return path
+    return write_text(path, text)
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from tasks.comparison_labels import ABSENT
 from tasks.comparison_notes import on_packages, on_versions
 from tasks.comparison_table import Grid, as_markdown, number
 from tasks.errors import UserError, readable
-from tasks.folders import whole_file, write_table
+from tasks.folders import write_table, write_text
 from tasks.local_paths import portable, portable_text, portable_word
 from tasks.reading import brief
 from tasks.rows import is_finite
@@ -118,8 +118,7 @@ def overrides(folder: Path) -> list[str] | None:
 def note_failure(folder: Path, state: str, reason: str, words: Sequence[str]) -> None:
     """Leave in the folder of a trial with these words why it has no result."""
     note = {"state": state, "reason": portable_text(reason), "overrides": [portable_word(word) for word in words]}
-    with whole_file(folder / FAILURE) as part:
-        part.write_text(json.dumps(note) + "\n", encoding="utf-8")
+    write_text(folder / FAILURE, json.dumps(note) + "\n")
 
 
 def record_of_test(test: Path, folder: Path) -> Mapping[str, Any] | None:
@@ -138,11 +137,9 @@ def write(search: Search, folder: Path) -> None:
     values["identity"] = portable(values["identity"])
     for node, key in ((values, "command"), (values, "words"), (values["identity"], "words")):
         node[key] = [portable_word(word) for word in node[key]]
-    with whole_file(folder / SUMMARY) as part:
-        part.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_text(folder / SUMMARY, json.dumps(values, indent=1, ensure_ascii=False) + "\n")
     write_table(folder / "search.csv", *rows(search))
-    with whole_file(folder / "search.md") as part:
-        part.write_text("\n".join(as_markdown(grid(search))), encoding="utf-8")
+    write_text(folder / "search.md", "\n".join(as_markdown(grid(search))))
 
 
 def _portable(trial: Trial) -> Trial:

@@ -19,7 +19,7 @@ from rich.table import Table
 from hyperbolic import switch
 from scripts.benchmarks.measure import Timing
 from scripts.benchmarks.row import Result, Verdict, thp_enabled
-from tasks.folders import whole_file
+from tasks.folders import whole_file, write_text
 from tasks.record import commit
 
 SCHEMA = 1
@@ -98,12 +98,8 @@ def file_stem(where: dict[str, Any], dtypes: str, partial: bool) -> str:
 
 def write(results: list[Result], where: dict[str, Any], folder: Path, stem: str) -> tuple[Path, Path]:
     """Writes the JSON file, whole or not at all, and the chart; returns their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    target = folder / f"{stem}.json"
     text = json.dumps(as_dict(results, where), indent=1, ensure_ascii=False, allow_nan=False)
-    with whole_file(target) as part:
-        part.write_text(text + "\n", encoding="utf-8")
-    return target, draw(results, where, folder / f"{stem}.png")
+    return write_text(folder / f"{stem}.json", text + "\n"), draw(results, where, folder / f"{stem}.png")
 
 
 def print_table(results: list[Result], where: dict[str, Any], console: Console) -> None:

@@ -152,7 +152,6 @@ def boundary(axis: Axes, x: Tensor, y: Tensor, values: Tensor, color: str, lines
 
 def save(figure: Figure, path: Path) -> Path:
     """Write the figure whole or not at all; its format is the suffix of `path`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
     with warnings.catch_warnings(record=True) as raised, whole_file(path) as part, matplotlib.rc_context(STYLE):
         warnings.simplefilter("always", UserWarning)

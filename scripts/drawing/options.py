@@ -14,7 +14,7 @@ from hyperbolic.manifolds import Manifold
 from scripts.drawing import canvas
 from scripts.trained import Run, Trained, short_hash
 from tasks.errors import UserError
-from tasks.folders import whole_file
+from tasks.folders import write_text
 from tasks.reading import brief
 
 FIGURES = "figures"  # in the folder of the first run
@@ -71,11 +71,7 @@ class FigureOptions:
         return canvas.save(figure, self.path(name, runs))
 
     def write(self, text: str, name: str, runs: Sequence[Run], suffix: str = "md") -> Path:
-        path = self.path(name, runs, suffix)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as part:
-            part.write_text(text, encoding="utf-8")
-        return path
+        return write_text(self.path(name, runs, suffix), text)
 
 
 def caption(trained: Trained, manifold: Manifold) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.folders import whole_file
+from tasks.folders import write_text
 
 
 def sentences(topics: int, words: int, common: int, strays: int, lines: int, length: int, seed: int) -> list[str]:
@@ -26,6 +26,5 @@ def write_corpus(folder: Path, **recipe: int) -> Path:
     """The text file with these sentences; it stays in `folder`, written whole or not at all."""
     path = folder / f"toy-{'-'.join(f'{name}{value}' for name, value in sorted(recipe.items()))}.txt"
     if not path.exists():
-        with whole_file(path) as part:
-            part.write_text("\n".join(sentences(**recipe)) + "\n", encoding="utf-8")
+        write_text(path, "\n".join(sentences(**recipe)) + "\n")
     return path

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from tasks.base import LayerStates, NamedPoints, Points, Step, Task, TaskData
 from tasks.errors import rate, whole
-from tasks.folders import whole_file
+from tasks.folders import write_text
 from tasks.ragged import length_mask
 from tasks.translation.data import FIRST, TranslationData, Vocabulary
 from tasks.translation.decoding import TextDecoder, Translation
@@ -160,10 +160,10 @@ class TranslationTask(Task):
             "references": [self.writing.plain(references[k]) for k in numbers],
             "sources": [self.texts("test", "source")[k] for k in numbers],
         }
-        for name, lines in texts.items():
-            with whole_file(folder / f"{name}.txt") as part:  # a CR within a line would end it for those who read it
-                part.write_text("".join(line.replace("\r", " ") + "\n" for line in lines), encoding="utf-8")
-        return {name: folder / f"{name}.txt" for name in texts}
+        return {  # a CR within a line would end it for those who read it
+            name: write_text(folder / f"{name}.txt", "".join(line.replace("\r", " ") + "\n" for line in lines))
+            for name, lines in texts.items()
+        }
 
     def named_points(self, data: TaskData) -> dict[str, NamedPoints]:
         """The pieces of both languages as encoder and decoder embed them. Both have embeddings of their own, also of
