@@ -63,7 +63,7 @@ class GraphNetwork(nn.Module):
 
     features: Tensor | None
 
-    def forward(
+    def encode(
         self, nodes: Tensor | None = None, draws: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """Points (M, D) of nodes among which are those asked for, and the place of each in them.
@@ -126,8 +126,8 @@ class LinkModel(GraphNetwork):
     def encode(
         self, nodes: Tensor | None = None, draws: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """See :meth:`GraphNetwork.forward`."""
-        points, places = self(nodes, draws)
+        """See :meth:`GraphNetwork.encode`."""
+        points, places = super().encode(nodes, draws)
         if self.unit_ball and isinstance(self.manifold, Euclidean):
             points = points / torch.linalg.vector_norm(points, dim=-1, keepdim=True).clamp_min(1)
         return points, places
@@ -177,9 +177,3 @@ class NodeModel(GraphNetwork):
     def logits(self, points: Tensor) -> Tensor:
         """Logits (M, K) of points (M, D)."""
         return self.classifier(convert(points, self.manifold, self.target))
-
-    def encode(
-        self, nodes: Tensor | None = None, draws: torch.Generator | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """See :meth:`GraphNetwork.forward`."""
-        return self(nodes, draws)
