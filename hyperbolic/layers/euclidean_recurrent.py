@@ -21,45 +21,41 @@ from hyperbolic.manifolds import Manifold
 from hyperbolic.nonlinearity import NONLINEARITIES, check_nonlinearity
 
 
-class RNNCell(nn.Module):
-    """``h' = phi(W h + U x + b)`` (Ganea et al. 2018, before Eq. 27)."""
+class _Cell(nn.Module):
+    gates: int
 
     def __init__(self, manifold: Manifold, d_in: int, d_hidden: int, nonlinearity: str | None = None):
         super().__init__()
         self.manifold, self.nonlinearity = manifold, check_nonlinearity(nonlinearity or "tanh")
         self.d_in, self.d_hidden = d_in, d_hidden
-        self.weight_ih = nn.Parameter(glorot(torch.empty(1, d_hidden, d_in)))
-        self.weight_hh = nn.Parameter(glorot(torch.empty(1, d_hidden, d_hidden)))
-        self.bias = nn.Parameter(torch.zeros(1, d_hidden))
+        self.weight_ih = nn.Parameter(glorot(torch.empty(self.gates, d_hidden, d_in)))
+        self.weight_hh = nn.Parameter(glorot(torch.empty(self.gates, d_hidden, d_hidden)))
+        self.bias = nn.Parameter(torch.zeros(self.gates, d_hidden))
 
     extra_repr = shows("d_in", "d_hidden", "nonlinearity")
 
+    def _affine(self, gate: int, x: Tensor, h: Tensor) -> Tensor:
+        return h @ self.weight_hh[gate].T + x @ self.weight_ih[gate].T + self.bias[gate]
+
+
+class RNNCell(_Cell):
+    """``h' = phi(W h + U x + b)`` (Ganea et al. 2018, before Eq. 27)."""
+
+    gates = 1
+
     @takes_points("d_in", "d_hidden", flat=True)
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
-        affine = h @ self.weight_hh[0].T + x @ self.weight_ih[0].T + self.bias[0]
-        return NONLINEARITIES[self.nonlinearity](affine)
+        return NONLINEARITIES[self.nonlinearity](self._affine(0, x, h))
 
 
-class GRUCell(nn.Module):
+class GRUCell(_Cell):
     """``r, z = sigma(W h + U x + b)``, ``h~ = phi(W (r h) + U x + b)``, ``h' = h + z (h~ - h)`` (Eq. 28).
 
     Parameters are stacked in the order r, z, candidate.
     """
 
     stacked_axes = dict.fromkeys(("weight_ih", "weight_hh", "bias"), 1)  # gates
-
-    def __init__(self, manifold: Manifold, d_in: int, d_hidden: int, nonlinearity: str | None = None):
-        super().__init__()
-        self.manifold, self.nonlinearity = manifold, check_nonlinearity(nonlinearity or "tanh")
-        self.d_in, self.d_hidden = d_in, d_hidden
-        self.weight_ih = nn.Parameter(glorot(torch.empty(3, d_hidden, d_in)))
-        self.weight_hh = nn.Parameter(glorot(torch.empty(3, d_hidden, d_hidden)))
-        self.bias = nn.Parameter(torch.zeros(3, d_hidden))
-
-    extra_repr = shows("d_in", "d_hidden", "nonlinearity")
-
-    def _affine(self, gate: int, x: Tensor, h: Tensor) -> Tensor:
-        return h @ self.weight_hh[gate].T + x @ self.weight_ih[gate].T + self.bias[gate]
+    gates = 3
 
     @takes_points("d_in", "d_hidden", flat=True)
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
