@@ -26,7 +26,8 @@ from tasks import search
 from tasks.errors import one_of, positive, whole
 from tasks.fingerprints import joined_sha256
 from tasks.local_paths import portable
-from tasks.record import config_sha256, has_no_effect
+from tasks.record import config_sha256
+from tasks.settings import WITHOUT_EFFECT, is_under
 
 TRIED = 20  # trials that are looked into before the first is trained, until each key has come
 FEW = 5  # trials that TPE plans at once, of which it learns nothing from each other
@@ -161,7 +162,7 @@ class SearchSweeper(Sweeper):
             key: list(each.values) if isinstance(each, spaces.Choice) else [each.low, each.high, each.log, each.whole]
             for key, each in space.dimensions.items()
         }
-        words = [word for word in space.words if not has_no_effect(word.lstrip("+~").partition("=")[0])]
+        words = [word for word in space.words if not is_under(word.lstrip("+~").partition("=")[0], WITHOUT_EFFECT)]
         return {
             "words": sorted(words), "space": dimensions, "where": space.where, "sampler": self.sampler,
             "startup": self.startup, "pruner": self.pruner, "seed": self.seed,

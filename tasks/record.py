@@ -104,8 +104,8 @@ def peak_memory_bytes(root: torch.device) -> int:
 
 
 def config_sha256(config: dict[str, Any]) -> str:
-    """Fingerprint of all settings of a run but those that `has_no_effect` names. Where they lie under one of its
-    `paths`, files count by their place there; other paths as they were given."""
+    """Fingerprint of all settings of a run but those of WITHOUT_EFFECT. Where they lie under one of its `paths`, files
+    count by their place there; other paths as they were given."""
     paths = {name: str(path) for name, path in config.get("paths", {}).items()}
     places = sorted(paths.items(), key=lambda place: -len(place[1]))
 
@@ -115,13 +115,8 @@ def config_sha256(config: dict[str, Any]) -> str:
         under = (f"<{name}>{value[len(path) :]}" for name, path in places if f"{value}/".startswith(f"{path}/"))
         return next(under, value) if isinstance(value, str) else value
 
-    settings = {key: placed(value) for key, value in flat(config).items() if not has_no_effect(key)}
+    settings = {key: placed(value) for key, value in flat(config).items() if not is_under(key, WITHOUT_EFFECT)}
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-
-
-def has_no_effect(key: str) -> bool:
-    """Whether two runs that differ in this setting alone are the same run."""
-    return is_under(key, WITHOUT_EFFECT)
 
 
 def finished(runs: Path, config: dict[str, Any], sha256: Mapping[str, str]) -> Path | None:
