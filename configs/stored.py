@@ -29,7 +29,7 @@ from configs.targets import check_plain
 from configs.words import value_of
 from tasks import resume
 from tasks.checkpoint_parts import Origin
-from tasks.local_paths import OUTSIDE, is_local
+from tasks.local_paths import OUTSIDE, is_local, map_texts
 from tasks.reading import brief
 from tasks.settings import known_in_training
 from tasks.vocabularies import KEY
@@ -170,7 +170,7 @@ def offer(checkpoint: Mapping[str, Any], setting: str, everything: bool, portabl
     nodes = {group: _interpolate(node, notes.get(group)) for group, node in nodes.items()}
     whole = _interpolate(whole, notes)
     if portable and checkpoint.get(KEY) is not None:
-        nodes, whole = _without_outside(nodes), _without_outside(whole)
+        nodes, whole = map_texts([nodes, whole], lambda text: text.removeprefix(f"{OUTSIDE}/"))
     for group, node in nodes.items():
         store.store(group=group, name=CHOICE, node=node)
     choices = [{f"override /{group}": CHOICE} for group in nodes]
@@ -278,16 +278,14 @@ def _noted(file: Path, name: str, *keys: str) -> Any:
 
 def _follow(node: Any, notes: Mapping[str, Any]) -> Any:
     """The node, in which a value that is nothing but the name of another one, as `${task.embeddings}`, is that one."""
-    if isinstance(node, Mapping):
-        return {key: _follow(value, notes) for key, value in node.items()}
-    if isinstance(node, list):
-        return [_follow(value, notes) for value in node]
-    if isinstance(node, str) and (name := _REFERENCE.fullmatch(node)):
+
+    def follow(text: str) -> str:
         value: Any = notes
-        for key in name[1].split("."):
+        for key in name[1].split(".") if (name := _REFERENCE.fullmatch(text)) else ():
             value = value.get(key) if isinstance(value, Mapping) else None
-        return value if isinstance(value, str) else node
-    return node
+        return value if isinstance(value, str) else text
+
+    return map_texts(node, follow)
 
 
 def _interpolate(node: Any, notes: Any) -> Any:
@@ -302,15 +300,6 @@ def _interpolate(node: Any, notes: Any) -> Any:
     if isinstance(node, str) and (place := _PLACE.match(node)) and place[1] in PLACES:
         return f"${{{place[1]}}}{node[place.end() :]}"
     return notes if isinstance(node, str) and _is_that_path(notes, node) else node
-
-
-def _without_outside(node: Any) -> Any:
-    """The node, in which places that a checkpoint calls OUTSIDE are their last parts."""
-    if isinstance(node, Mapping):
-        return {key: _without_outside(value) for key, value in node.items()}
-    if isinstance(node, list):
-        return [_without_outside(value) for value in node]
-    return node.removeprefix(f"{OUTSIDE}/") if isinstance(node, str) else node
 
 
 def _is_that_path(note: Any, kept: str) -> bool:

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +35,22 @@ def is_local(text: str) -> bool:
 def portable(node: Any) -> Any:
     """A configuration without paths of this machine: of one, and of one that a checkpoint calls OUTSIDE, the last
     part."""
-    if isinstance(node, dict):
-        return {key: portable(value) for key, value in node.items()}
+
+    def last_part(text: str) -> str:
+        if text.startswith("file://"):
+            return "file://" + last_part(text.removeprefix("file://"))
+        return Path(text).name if text.startswith(f"{OUTSIDE}/") or is_local(text) else text
+
+    return map_texts(node, last_part)
+
+
+def map_texts(node: Any, change: Callable[[str], str]) -> Any:
+    """A configuration, in which each text is what `change` makes of it."""
+    if isinstance(node, Mapping):
+        return {key: map_texts(value, change) for key, value in node.items()}
     if isinstance(node, (list, tuple)):
-        return [portable(value) for value in node]
-    if not isinstance(node, str):
-        return node
-    if node.startswith("file://"):
-        return "file://" + portable(node.removeprefix("file://"))
-    return Path(node).name if node.startswith(f"{OUTSIDE}/") or is_local(node) else node
+        return [map_texts(value, change) for value in node]
+    return change(node) if isinstance(node, str) else node
 
 
 def portable_text(text: str) -> str:
