@@ -46,7 +46,7 @@ from scripts.drawing.canvas import FORMATS  # noqa: E402
 from scripts.drawing.options import FigureOptions, Loader  # noqa: E402
 from scripts.drawing.titles import read_titles  # noqa: E402
 from scripts.trained import STATES, Run, load, read_runs  # noqa: E402
-from tasks.errors import UserError, called, plain_warnings  # noqa: E402
+from tasks.errors import UserError, called, plain_warnings, whole  # noqa: E402
 
 EVERY, SEARCH = "all", "search"
 # The first line of each docstring says what the figure shows.
@@ -180,8 +180,7 @@ def _figure_options(options: argparse.Namespace) -> FigureOptions:
         labels = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
         if not labels:
             raise UserError("--labels names nothing; write them with commas, as in --labels person,artist.")
-    if options.words_drawn < 1:
-        raise UserError(f"--words must be at least 1, and it is {options.words_drawn}.")
+    whole("--words", options.words_drawn, 1)
     if options.out and options.out.exists() and not options.out.is_dir():
         raise UserError(f"--out {options.out} is a file; name a folder.")
     return FigureOptions(

@@ -10,7 +10,7 @@ from hyperbolic.layers.initial import norm_of_bound
 from hyperbolic.manifolds import Euclidean, HyperbolicManifold, Lorentz, Manifold
 from hyperbolic.manifolds.charts import convert
 from tasks.edges import Edges, levels_below_tops
-from tasks.errors import UserError, one_of, whole
+from tasks.errors import UserError, one_of, positive, whole
 from tasks.poincare_embeddings.pairs import Ancestors
 
 STARTS = ("uniform", "tree")
@@ -49,8 +49,7 @@ class NodeEmbeddings(nn.Module):
         whole("task.model.d", d, 1)
         one_of("task.model.start", start, STARTS)
         for name, value in (("init_bound", init_bound), ("temperature", temperature), ("start_step", start_step)):
-            if not 0 < value < float("inf"):
-                raise UserError(f"task.model.{name} must be a positive number, and it is {value}.")
+            positive(f"task.model.{name}", value)
         if temperature < LEAST_TEMPERATURE:
             raise UserError(f"task.model.temperature must be at least {LEAST_TEMPERATURE}, and it is {temperature}.")
         space = geometry.part("points")

@@ -275,7 +275,7 @@ def test_other_names_for_two_runs_that_are_called_alike(poincare, copied, tmp_pa
         (("boundaries", "RUN", "--labels", "a,b,c,d,e,f,g"), "at most 6 types"),
         (("nearest", "RUN", "--labels", " , "), "--labels names nothing"),
         (("curves", "RUN", "--name", "../../x"), "--name ../../x: it is a part of the files' names; --out names the folder."),
-        (("attention", "RUN", "--words", "0"), "--words must be at least 1, and it is 0."),
+        (("attention", "RUN", "--words", "0"), "--words must be a whole number of at least 1, and it is 0."),
     ],
 )  # fmt: skip
 def test_a_wrong_word_is_an_error_of_one_line(poincare, tmp_path, capsys, words, message):
