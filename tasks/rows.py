@@ -353,20 +353,19 @@ def read_examples(
     kind: str,
     forms: str,
     keys: Sequence[str] = (),
-    between: str = " ",
 ) -> Iterator[Example]:
     """What `parse` makes of each line of a stream, for `TaskData.read_inputs`; blank lines are passed over.
 
-    name: of the stream; kind: of the examples, as "pairs"; forms: a sentence that says what a line must be. keys,
-    between: a line may also be an object of JSON, see `columns_of`; without keys `parse` gets every line as it is.
-    Raises UserError, which names the line, for the Fault of a line, and where there is no example at all.
+    name: of the stream; kind: of the examples, as "pairs"; forms: a sentence that says what a line must be. keys: a
+    line may also be an object of JSON, see `columns_of`; without them `parse` gets every line as it is. Raises
+    UserError, which names the line, for the Fault of a line, and where there is no example at all.
     """
     number = 0
 
     def parse_line(line: str) -> Example:
         if line.lstrip().startswith("[") and is_json(line):
             raise Fault(f"it is {ARRAY}")
-        return parse(columns_of(line, keys, between) if keys else line)
+        return parse(columns_of(line, keys, " ") if keys else line)
 
     for number, example in parse_each(decode_lines(lines), parse_line):
         if isinstance(example, Fault):
