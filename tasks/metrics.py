@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
+from scipy.stats import rankdata
 from torch import Tensor
 
 from hyperbolic.layers.classes import distinct
@@ -160,9 +161,7 @@ def roc_auc(scores: Tensor, labels: Tensor) -> float:
         ValueError: examples of one kind only. Diverged: a score is NaN.
     """
     _check_both_kinds(scores, labels)
-    _, place, counts = torch.unique(scores.double(), return_inverse=True, return_counts=True)
-    ends = counts.cumsum(0).double()
-    ranks = (ends - (counts.double() - 1) / 2)[place]  # from 1, equal scores having their mean
+    ranks = torch.from_numpy(rankdata(scores.double().cpu())).to(labels.device)  # equal scores have their mean
     right, wrong = int(labels.sum()), int((~labels).sum())
     return float((ranks[labels].sum() - right * (right + 1) / 2) / right / wrong)
 
