@@ -72,11 +72,13 @@ class Faults:
                 yield example
 
 
-def progress_bar(size: int, description: str) -> tqdm:
-    """A progress bar over a file of `size` bytes, in a terminal; to be updated with the bytes that were read."""
+def progress_bar(size: int | None, description: str, start: int = 0) -> tqdm:
+    """A progress bar over a file of `size` bytes, of which there are `start`, in a terminal; to be updated with the
+    bytes that were read."""
     return tqdm(
-        total=size, unit="B", unit_scale=True, desc=description, leave=False, disable=not sys.stderr.isatty()
-    )
+        total=size, initial=start, desc=description, unit="B", unit_scale=True, leave=False,
+        disable=not sys.stderr.isatty(),
+    )  # fmt: skip
 
 
 def is_number(text: str | bytes) -> bool:

@@ -13,7 +13,6 @@ import json
 import re
 import shutil
 import signal
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -21,9 +20,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pooch
-from tqdm import tqdm
 
 from scripts.downloads import DownloadError
+from tasks.reading import progress_bar
 
 CHUNK = 1 << 20
 TRIES = 4  # connections in a row that may break with less than LEAST_BYTES_PER_S
@@ -129,11 +128,7 @@ def _receive(url: str, part: Path, note: Path, max_bytes: int, shows_cuts: bool)
         tag = response.headers.get("ETag", "")
         version = tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified", "")
         note.write_text(json.dumps({"url": url, "version": version}), encoding="utf-8")
-        bar = tqdm(
-            total=total, initial=start, unit="B", unit_scale=True, desc=part.stem, leave=False,
-            disable=not sys.stderr.isatty(),
-        )  # fmt: skip
-        with part.open("ab" if resumed else "wb") as file, bar:
+        with part.open("ab" if resumed else "wb") as file, progress_bar(total, part.stem, start) as bar:
             for chunk in _chunks(response):
                 file.write(chunk)
                 bar.update(len(chunk))
