@@ -278,17 +278,13 @@ class ProbingData(TaskData):
 
         def parse(line: str) -> Sentence:
             words = tuple(line.split())
-            if not self._can_read([words])[0]:
+            if not self._layer_states([words]).mask[0, : len(words)].all():
                 raise Fault("it is too long for the model that is probed, or has a word that it cannot read")
             marks = tuple(not any(character.isalnum() for character in word) for word in words)
             return Sentence(words, (-1, *range(len(words) - 1)), marks)  # heads that are a tree; nothing comes of them
 
         form = "Each line is a sentence, its words separated by blanks"
         return read_examples(lines, name, parse, "sentences", form, self.input_keys)
-
-    def _can_read(self, sentences: Sequence[Sequence[str]]) -> list[bool]:
-        mask = self._layer_states(sentences).mask
-        return [bool(row[: len(words)].all()) for row, words in zip(mask, sentences, strict=True)]
 
     def encode(self, inputs: Sequence[Sentence]) -> TreeSplit:
         return self.read(list(inputs))
