@@ -196,13 +196,11 @@ class _Beams:
 
     def _finish(self, totals: Tensor) -> None:
         """Put those with log-probabilities (S, K) above -inf among the n best finished ones."""
-        scores = torch.cat([self.scores, totals / self._penalty(self.length)], 1)
+        penalty = self.options.penalty(torch.tensor(self.length, device=totals.device))
+        scores = torch.cat([self.scores, totals / penalty], 1)
         self.scores, index = scores.topk(self.options.n_best)
         self.ended_totals = torch.cat([self.ended_totals, totals], 1).gather(1, index)
         self.ended_tokens = _rows(torch.cat([self.ended_tokens, self.tokens], 1), index)
-
-    def _penalty(self, length: int) -> Tensor:
-        return self.options.penalty(torch.tensor(length, device=self.totals.device))
 
     def done(self) -> Tensor:
         """Whether no open hypothesis of a sentence can still come among its best, (S,)."""
@@ -210,13 +208,10 @@ class _Beams:
 
     def results(self, which: Tensor) -> Iterator[tuple[int, list[Hypothesis]]]:
         """The number of each of these sentences, and its finished hypotheses."""
-        columns = (self.sentences, self.ended_tokens, self.ended_totals, self.scores)
+        columns, eos = (self.sentences, self.ended_tokens, self.ended_totals, self.scores), self.special.eos
         for sentence, *columns_of_one in zip(*(column[which].tolist() for column in columns), strict=True):
             hypotheses = zip(*columns_of_one, strict=True)
-            yield sentence, [Hypothesis(self._words(ids), t, score) for ids, t, score in hypotheses if t > -torch.inf]
-
-    def _words(self, ids: list[int]) -> list[int]:
-        return ids[1 : ids.index(self.special.eos)]
+            yield sentence, [Hypothesis(ids[1 : ids.index(eos)], t, s) for ids, t, s in hypotheses if t > -torch.inf]
 
     def keep(self, which: Tensor) -> None:
         """Go on with these sentences alone."""
