@@ -1,12 +1,12 @@
 """Tables of names, as edges and triples: columns between tabs, in files .csv between commas or semicolons."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from tasks.errors import UserError, readable
-from tasks.reading import NO_JSON, Fault, brief, is_blank, is_json, is_number, other_separator, read_lines
+from tasks.reading import NO_JSON, Example, Fault, brief, is_blank, is_json, is_number, other_separator, read_lines
 from tasks.separators import (
     all_quoted,
     choose_separator,
@@ -92,6 +92,18 @@ def read_names(
         tuple(names[place] for place in places),
         tuple(name for k, name in enumerate(names) if name and k not in places),
     )
+
+
+def parse_names(
+    path: Path, fields: Mapping[str, Sequence[str]], form: str, parse: Callable[[list[str]], Example], last: str = ""
+) -> Iterator[tuple[Example, dict[str, str]]]:
+    """What `parse` makes of each row of `read_names`, in which the field `last` may be empty, and {}, for
+    `TaskData.read_table`. Raises UserError also for a row for which `parse` raises a Fault."""
+    for number, columns in read_names(path, fields, form, optional=[last]).rows:
+        try:
+            yield parse(columns), {}
+        except Fault as fault:
+            raise UserError(f"{path}, line {number}: {fault}. Each line is {form}.") from None
 
 
 def read_numbers(path: Path, form: str) -> NameTable:

@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tasks.errors import UserError
-from tasks.name_tables import read_names
+from tasks.name_tables import parse_names
 from tasks.names import Names
-from tasks.reading import Fault, is_blank, read_lines
+from tasks.reading import is_blank, read_lines
 from tasks.rows import read_new_rows
 from tasks.separators import choose_separator, is_csv, separators_of
 
@@ -34,17 +33,7 @@ def read_query_table(
     for named in (fields, {first: fields[first]}):
         if (rows := read_new_rows(path, named, of_row)) is not None:
             return rows
-    if not _is_plain_table(path):
-        return None
-
-    def plain() -> Iterator[tuple[Ends, dict[str, str]]]:
-        for number, columns in read_names(path, fields, forms, optional=[other]).rows:
-            try:
-                yield ends(columns), {}
-            except Fault as fault:
-                raise UserError(f"{path}, line {number}: {fault}. Each line is {forms}.") from None
-
-    return plain()
+    return parse_names(path, fields, forms, ends, other) if _is_plain_table(path) else None
 
 
 def _is_plain_table(path: Path) -> bool:

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.errors import UserError
 from tasks.kg_completion.reader import FIELDS
-from tasks.name_tables import read_names
+from tasks.name_tables import parse_names
 from tasks.names import Names
 from tasks.reading import Fault, brief
 from tasks.rows import read_examples, read_new_rows
@@ -61,17 +60,7 @@ def read_query_table(
         return parse([column.strip() for column in columns], ", ".join(columns))
 
     rows = read_new_rows(path, {key: FIELDS[key] for key in KEYS}, lambda row: question([row[key] for key in KEYS]))
-    if rows is not None or not is_csv(path):
-        return rows
-
-    def plain() -> Iterator[tuple[Query, dict[str, str]]]:
-        for number, columns in read_names(path, FIELDS, FORMS).rows:
-            try:
-                yield question(columns), {}
-            except Fault as fault:
-                raise UserError(f"{path}, line {number}: {fault}. Each line is {FORMS}.") from None
-
-    return plain()
+    return rows if rows is not None or not is_csv(path) else parse_names(path, FIELDS, FORMS, question)
 
 
 def _parser(entities: Names, relations: Names) -> Callable[[list[str], str], Query]:
