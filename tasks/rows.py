@@ -8,10 +8,10 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from tasks.errors import UserError
-from tasks.reading import Fault, brief, decode, decode_lines, is_blank, is_json, parse_each, read_lines
+from tasks.reading import Example, Fault, brief, decode, decode_lines, is_blank, is_json, parse_each, read_lines
 from tasks.separators import (
     all_quoted,
     choose_separator,
@@ -33,7 +33,6 @@ ARRAY = (
     "lines=True), and jq -c '.[]' FILE > NEW_FILE.jsonl makes them"
 )
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-Example = TypeVar("Example")
 
 
 def is_finite(value: object) -> bool:

@@ -4,10 +4,9 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
 
 from tasks.errors import UserError
-from tasks.reading import Fault, brief
+from tasks.reading import Example, Fault, brief
 
 SPLIT = {"split": ("split",)}  # a field of `name_tables.read_names`
 WORDS = {  # that say a split there, in small letters
@@ -15,7 +14,6 @@ WORDS = {  # that say a split there, in small letters
     "test": "test", "testing": "test",
 }  # fmt: skip
 
-Example = TypeVar("Example")
 Row = tuple[str, str, Example | Fault]  # split, "" for none, the place in a file, and what stands there
 
 
