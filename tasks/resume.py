@@ -230,13 +230,6 @@ def finished(checkpoint: dict[str, Any], max_epochs: int | None, max_steps: int)
     return STOPPED if stopped is True else None
 
 
-def _is_cut(checkpoint: dict[str, Any], max_epochs: int | None, max_steps: int) -> bool:
-    """Whether there is more to train, but trainer.max_steps ended the run within an epoch, at a validation, after which
-    an earlier version of this program saved a state that cannot go on exactly."""
-    cut = checkpoint["callbacks"]["Checkpoints"].get("cut") is True
-    return cut and finished(checkpoint, max_epochs, max_steps) is None
-
-
 def checkpoint_to_continue(
     resume: str, runs: Path, origin: Origin, max_epochs: int | None, max_steps: int
 ) -> dict[str, Any] | None:
@@ -251,11 +244,6 @@ def checkpoint_to_continue(
         checkpoint = read(Path(resume), setting, STATES["fit"])
         check_same(checkpoint, origin, CONTINUED, setting)
         check_unfinished(checkpoint, max_epochs, max_steps, setting)
-        if _is_cut(checkpoint, max_epochs, max_steps):
-            raise UserError(
-                f"{setting}: trainer.max_steps ended that run within an epoch, at a validation, from where it cannot "
-                "go on as if it had not ended. Train again without trainer.resume."
-            )
         return checkpoint
     files = sorted(runs.glob(f"*/checkpoints/{LAST}"), key=lambda f: f.stat().st_mtime, reverse=True)
     remark = None
@@ -268,11 +256,9 @@ def checkpoint_to_continue(
             if finished(checkpoint, max_epochs, max_steps) and record_of(checkpoint).exists():
                 continue
             unequal = differences(checkpoint, origin, TAKEN_UP)
-            if not unequal and _is_cut(checkpoint, max_epochs, max_steps):
-                remark = remark or f"{setting}: begins anew, as {file} is from within an epoch, at a validation"
-            elif not unequal:
+            if not unequal:
                 return read(file, setting)
-            elif all(difference.startswith(OF_DATA) for difference in unequal):
+            if all(difference.startswith(OF_DATA) for difference in unequal):
                 which = ", ".join(other_parts(origin.sha256, _sha256(checkpoint))) or unequal[0]
                 remark = remark or f"{setting}: begins anew, as {file} was trained with other data ({which})"
     if remark:
