@@ -17,11 +17,6 @@ from hyperbolic.numerics import SHEET_RADIUS, dot, limit, sqnorm, wide
 from hyperbolic.smooth import asinhc, safe_sqrt, sinhc
 
 
-def minkowski_inner(x: Tensor, y: Tensor) -> Tensor:
-    """``<x, y>_L = -x_0 y_0 + sum_i x_i y_i``, shape (..., 1), float64."""
-    return dot(x[..., 1:], y[..., 1:]) - wide(x[..., :1]) * wide(y[..., :1])
-
-
 @leaves_autocast
 def lorentz_products(queries: Tensor, table: Tensor, bias: Tensor | None = None) -> Tensor:
     """``<q, e>_L = -q_0 e_0 + sum_i q_i e_i`` of all pairs: (..., d+1), (N, d+1) -> (..., N), in the points' dtype;
