@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from configs import own
 
-FOLDER = Path(__file__).resolve().parent
+FOLDER = own.OURS
 CHOICE = "checkpoint"  # of each group, while a checkpoint's configuration can be chosen (`configs.stored`)
 MOST_BYTES = 1_000_000  # of a file from somebody
 

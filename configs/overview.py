@@ -11,7 +11,6 @@ from pathlib import Path
 from configs import own
 from tasks.errors import UserError, called, ends_with_its_reader
 
-FOLDER = Path(__file__).resolve().parent
 HELP, SETTINGS = {"--help", "-h"}, {"--cfg", "-c"}
 CHECKPOINT = re.compile(r"(checkpoint|trainer\.resume)=(?!null$)")  # its settings are in a file that torch reads
 GROUPS = ("geometry", "encoder", "optim", "trainer", "logger", "sweep", "hydra/launcher")
@@ -81,7 +80,7 @@ def _print_settings() -> bool:
     try:
         sys.argv[1:] = with_quotes(own.choose(words, looks=True))
         composing.register()
-        hydra.main(version_base="1.3", config_path=str(FOLDER), config_name="config")(lambda cfg: None)()
+        hydra.main(version_base="1.3", config_path=str(own.OURS), config_name="config")(lambda cfg: None)()
     except Exception:
         sys.argv[1:] = words
         return False
@@ -105,7 +104,7 @@ def text() -> str:
 
 def names(group: str) -> dict[str, Path]:
     """The choices of a group: ours, and those of the user's own folder."""
-    folders = [folder / group for folder in (FOLDER, own.folder()) if folder is not None]
+    folders = [folder / group for folder in (own.OURS, own.folder()) if folder is not None]
     files = {file.stem: file for folder in folders for file in sorted(folder.glob("*.yaml"))}
     return dict(sorted(files.items()))
 
@@ -131,7 +130,7 @@ def _choices() -> Iterator[str]:
 def _settings() -> Iterator[str]:
     """Those of config.yaml that have a comment, with their comments."""
     node = ""
-    for line in (FOLDER / "config.yaml").read_text(encoding="utf-8").splitlines():
+    for line in (own.OURS / "config.yaml").read_text(encoding="utf-8").splitlines():
         match = re.match(r"( *)([a-z_]+):\s*([^#]*?)\s*(?:#\s*(.*))?$", line)
         if not match or match[2] in ("defaults", "hydra"):
             node = match[2] if match else node
