@@ -45,7 +45,7 @@ template <class T> inline T reduced(T x, T &power) {
 #pragma GCC unroll 16
     for (int k = F::exp_terms - 1; k >= 2; k--) p = p * r + T(inverse_factorial[k]);
     const Int exponent = __builtin_bit_cast(Int, shifted) - __builtin_bit_cast(Int, F::round);
-    power = __builtin_bit_cast(T, Int((exponent + F::bias) << F::fraction));
+    power = __builtin_bit_cast(T, std::make_unsigned_t<Int>(exponent + F::bias) << F::fraction);
     return r * r * p + r;
 }
 

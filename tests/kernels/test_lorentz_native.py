@@ -131,6 +131,13 @@ def test_only_the_gradients_that_are_needed():
 
 
 @DTYPES
+def test_a_mean_with_an_infinite_time_is_no_point(dtype):
+    mean = torch.tensor([[torch.inf, 1.0, 2.0], [2.0, 0.5, 0.5]], dtype=dtype)
+    point = kernel.normalised_mean(mean, torch.tensor(1.3, dtype=dtype))
+    assert point.isnan().any(-1).tolist() == [True, False], "it was the origin"
+
+
+@DTYPES
 def test_means_of_heads_keep_their_layout(dtype):
     switch.use_kernels("fast")
     heads = Lorentz(2.0).random(2, 5, 3, 7, dtype=dtype).transpose(1, 2)  # (B, H, T, D) over (B, T, H, D)

@@ -11,7 +11,7 @@ from hyperbolic import numerics, switch
 from hyperbolic.kernels import riemannian_steps
 from hyperbolic.kernels.riemannian_steps import Rows, Rule, plain
 from hyperbolic.manifolds import Klein, Lorentz, PoincareBall
-from tests.kernels.test_riemannian_steps import ADAM, CURVED, F32, F64, KEEP, RULES, SGD, rows_of, rule_at, start
+from tests.kernels.test_riemannian_steps import ADAM, CURVED, F32, F64, KEEP, LR, RULES, SGD, rows_of, rule_at, start
 from tests.tolerances import tolerance
 
 pytestmark = [
@@ -45,6 +45,23 @@ def test_long_steps_back_through_the_origin_stay_inside(manifold, dtype):
         riemannian_steps.step(Rows(y, torch.zeros_like(y), -length * inward), manifold, MOVE)
         assert manifold.check_point_on_manifold(y, atol=1e-4, rtol=1e-4)
         assert (manifold.dist0(y) <= manifold.max_radius(dtype) * (1 + 1e-5)).all()  # a rounding at the margin
+
+
+@pytest.mark.parametrize("dtype", [F32, F64])
+@CURVED
+def test_what_is_no_number_stays_none_in_its_row(kind, dtype):
+    manifold = kind(1.3)
+    x, square = manifold.random(4, 5, std=0.5, dtype=dtype), torch.ones(4, 1, dtype=dtype)
+    gradient, m, largest = torch.ones_like(x), torch.zeros_like(x), torch.ones_like(square)
+    gradient[1, 2], square[2] = torch.nan, torch.nan
+    for _ in range(2):  # the second with a momentum that is none
+        riemannian_steps.step(Rows(x, gradient, m, square, largest), manifold, ADAM)
+        assert x.isnan().any(-1).tolist() == [False, True, True, False]
+        assert largest.isnan().flatten().tolist() == [False, True, True, False]
+    x = manifold.random(4, 5, std=0.5, dtype=dtype)
+    riemannian_steps.step(Rows(x, gradient), manifold, Rule(LR))
+    assert x.isnan().any(-1).tolist() == [False, True, False, False]
+    assert kind is not Lorentz or x[1].isnan().all(), "the time coordinate, too"
 
 
 @pytest.mark.parametrize(("dtype", "name"), [(F32, "float"), (F64, "double")])

@@ -87,7 +87,7 @@ void mean(const T *means, T *y, double *factors, int64_t n, int64_t size, double
 #pragma omp simd
         for (int i = 0; i < count; i++) {
             const double below = std::sqrt(square[i] + inverse_c);
-            const double squared = 1 + c * positive(time[i] - below) * (time[i] + below);
+            const double squared = 1 + c * positive(time[i] - below) * (time[i] + below) + 0 * time[i];  // inf: NaN
             factor[i] = 1 / std::sqrt(squared);
             time[i] = std::sqrt(square[i] / squared + inverse_c);
         }

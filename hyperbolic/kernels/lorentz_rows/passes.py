@@ -45,7 +45,7 @@ class Linear(Operator):
             and len(weight) % heads == 0
             and (bias is None or bias.shape == weight.shape[:1])
             and (raw is None or raw.shape == x.shape)
-            and (added is None or added.shape[:-1] == x.shape[:-1])
+            and (added is None or (heads == 1 and added.shape[:-1] == x.shape[:-1]))
             and LIBRARY.readable(x, weight, bias, raw, added)
         )
 

@@ -69,7 +69,7 @@ def _is_for_cpp(rows: Rows, manifold: Manifold, rule: Rule) -> bool:
         return False
     some = rows.some
     takes_some = some is None or (some.dtype is torch.int64 and native.takes_index(some) and some.is_contiguous())
-    return takes_some and _LIBRARY.usable(*rows[:5])
+    return takes_some and rows.x.shape[-1] > 0 and _LIBRARY.usable(*rows[:5])
 
 
 def _step_in_cpp(rows: Rows, manifold: Manifold, rule: Rule, max_radius: float | None) -> None:

@@ -181,7 +181,7 @@ template <class T, template <class> class Model> struct Pass {
         v = k.retain * v + k.follow * square;
         table.square[r] = T(v);
         if (table.largest) {
-            v = std::max(double(table.largest[r]), v);
+            v = std::max(v, double(table.largest[r]));  // in this order a v that is no number stays
             table.largest[r] = T(v);
         }
         return v;
@@ -308,7 +308,7 @@ template <class T, template <class> class Model> struct Pass {
         rows::Numbers time, time_m;
         const double c = k.c, farthest = max_time;
         for (int i = 0; i < count; i++) {
-            if (xx[i] <= k.bound * (1 + 8 * std::numeric_limits<T>::epsilon())) continue;
+            if (!(xx[i] > k.bound * (1 + 8 * std::numeric_limits<T>::epsilon()))) continue;
             const double pull = std::sqrt(k.bound / xx[i]);
             rows::scale(T(pull), x[i], x[i], table.size);
             xx[i] = k.bound;

@@ -48,7 +48,7 @@ template <class T> void squared(const double *h, double c, T *out, int64_t n) {
     for (int64_t j = 0; j < n; j++) {
         T root;
         const double at = at_least_zero(h[j]);
-        const T length = elementary::arsinh(std::sqrt(T(at > most ? most : at)), root);
+        const T length = elementary::arsinh(std::sqrt(T(at > most ? most + 0 * at : at)), root);
         out[j] = length * length * factor;
     }
 }
