@@ -211,6 +211,9 @@ class Task(pl.LightningModule, abc.ABC):
         return float(self._sums.get("train", {}).get("examples", 0))
 
     def _add(self, split: str, step: Step) -> None:
+        if "examples" not in step.sums:
+            name = type(self).__name__
+            raise UserError(f"{name}.step: its sums {sorted(step.sums)} need `examples`, how many the batch has.")
         sums = self._sums.setdefault(split, {})
         for name, value in step.sums.items():
             total = sums.get(name, 0)

@@ -14,6 +14,7 @@ from configs import composing
 from configs.build import build
 from tasks.base import Step, Task, TaskData
 from tasks.batches import TensorSplit, TrainBatches
+from tasks.errors import UserError
 from tasks.gradients import average_gradients
 from tests.cli import QUIET, command
 from tests.collectives import in_processes
@@ -147,6 +148,13 @@ class WordTask(Task):
 
     def summary(self, sums):
         return {}
+
+
+def test_sums_without_a_number_of_examples_are_refused():
+    task = WordTask(nn.Linear(1, 4), torch.optim.SGD, "val/loss", "min")
+    task.step = lambda batch: Step(torch.ones(()), {"words": 3})
+    with pytest.raises(UserError, match=r"WordTask.step: its sums \['words'\] need `examples`"):
+        task.validation_step({}, 0)
 
 
 class WordData(TaskData):
