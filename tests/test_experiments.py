@@ -247,3 +247,16 @@ def test_the_experiments_on_multi30k_have_one_budget():
         assert (other["task"]["data"], other["encoder"]) == (values[0]["task"]["data"], values[0]["encoder"])
         assert {**other["optim"], "lr": None} == {**values[0]["optim"], "lr": None}
         assert other["trainer"] == values[0]["trainer"]
+
+
+@pytest.mark.every_case
+@pytest.mark.parametrize(
+    ("encoder", "expected"),
+    [("hybonet_graph", (0.9, 0.02, 0.01, 1.0)), ("gcn", (0.5, 0.01, 0.0005, None))],
+)
+def test_cora_has_the_settings_of_table_10_and_of_kipf_and_welling(encoder, expected):
+    optim = "graph" if encoder == "hybonet_graph" else "graph_others"
+    values = checked("task=cora_nc", f"encoder={encoder}", f"optim={optim}")
+    dropout, optim = values["encoder"]["dropout"], values["optim"]
+    assert (dropout, optim["lr"], optim["weight_decay"], optim["max_grad_norm"]) == expected
+    assert values["task"]["module"]["margin"] == 1.0

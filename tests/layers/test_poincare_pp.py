@@ -250,3 +250,10 @@ def test_signatures_and_bad_input():
     layer = poincare_pp.MultiHeadAttention(PoincareBall(1.0), 4, 2)
     with pytest.raises(ValueError, match=r"poincare_pp\.MultiHeadAttention.*hides every position"):
         layer(torch.zeros(1, 3, 4), mask=torch.zeros(1, 3, dtype=torch.bool))
+
+
+def test_logits_start_with_the_variance_of_the_docstring():
+    torch.manual_seed(0)
+    layer = poincare_pp.Logits(PoincareBall(1.0), 50, 40)
+    assert layer.z.std().item() == pytest.approx((2 * 50 * 40) ** -0.5, rel=0.1)
+    assert not layer.r.any()

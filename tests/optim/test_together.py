@@ -251,3 +251,22 @@ def test_a_norm_without_a_limit_clips_nothing(clip):
             p.grad = grad.grad
         RiemannianSGD([{"params": some[:1]}, {"params": some[1:], "stacked": 1}], max_grad_norm=norm, clip=clip).step()
     assert all(torch.equal(plain(p), plain(q)) for p, q in zip(params, others, strict=True))
+
+
+def test_points_are_projected_after_every_so_many_steps(monkeypatch):
+    projects, step_rows = [], optimizer.step_rows
+
+    def watched(x, grad, state, number, group, manifold, project, *rest):
+        projects.append(project)
+        return step_rows(x, grad, state, number, group, manifold, project, *rest)
+
+    monkeypatch.setattr(optimizer, "step_rows", watched)
+    ball = PoincareBall(1.0)
+    for stabilize, expected in ((3, [False, False, True] * 2), (1, [True] * 6), (None, [False] * 6)):
+        p = ManifoldParameter(ball.expmap0(torch.full((4, 3), 0.1)), manifold=ball)
+        optim = RiemannianAdam([p], lr=0.01, stabilize=stabilize)
+        for _ in range(6):
+            p.grad = torch.ones_like(p)
+            optim.step()
+        assert projects == expected, stabilize
+        projects.clear()

@@ -22,7 +22,7 @@ def layout():
 def measured(tmp_path):
     facts = {"delta_max": 1.5, "delta_mean": 0.25, "diameter": 9}
     file = tmp_path / "hyperbolicity.json"
-    file.write_text(json.dumps({"graphs": dict.fromkeys(("disease_lp", "airport", "pubmed", "cora"), facts)}))
+    file.write_text(json.dumps({"graphs": dict.fromkeys(("disease_lp", "disease_nc", "airport", "pubmed", "cora"), facts)}))
     return file
 
 
@@ -98,3 +98,10 @@ def test_every_graph_of_the_tables_was_measured_and_trees_have_none():
     assert graphs["disease_lp"]["delta_max"] == graphs["disease_nc"]["delta_max"] == 0
     for facts in graphs.values():
         assert 0 <= facts["delta_mean"] <= facts["delta_max"] <= facts["diameter"] / 2
+
+
+def test_a_loss_of_the_first_row_has_its_sign_in_the_paper_and_in_ours(measured):
+    layout = next(layout for layout in load_layouts() if layout.file == "hybonet_table5_nc")
+    cells = {(row, "Cora"): [{"metrics": {"test/f1": v}}] for row, v in (("HyboNet", 0.7), ("GCN", 0.8))}
+    (line,) = gain_lines(layout, cells, measured)
+    assert "Cora 1.5 (mean 0.25, diameter seen 9): paper -1.1, ours -10.0 (seeds: 1 and 1)" in line

@@ -153,3 +153,12 @@ def test_predictions_have_a_label_and_probabilities():
     assert second["label"] == "entailment", "the first of equal ones"
     close = torch.tensor([[0.0, 1e-6, 0.0]])
     assert class_predictions(close, CLASSES)[0]["label"] == "neutral", "of the scores, not of rounded probabilities"
+
+
+def test_a_class_that_is_predicted_and_not_there_counts_in_macro_f1():
+    """As in scikit-learn; one that is neither does not."""
+    gold, predicted = [0, 0, 1, 1], [0, 2, 1, 1]
+    confusion = torch.bincount(torch.tensor([4 * g + p for g, p in zip(gold, predicted, strict=True)]), minlength=16)
+    scores = class_scores(confusion.double().view(4, 4))
+    assert scores["macro_f1"] == pytest.approx(f1_score(gold, predicted, average="macro"))
+    assert scores["macro_f1"] == pytest.approx((2 / 3 + 1 + 0) / 3)

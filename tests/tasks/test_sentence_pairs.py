@@ -273,3 +273,13 @@ def test_an_encoder_of_pairs_need_not_say_what_it_attends_to():
     words, lengths = torch.randint(11, (2, 3, 4)), torch.full((2, 3), 4)
     assert model(encoder=functools.partial(PairAttention, **reader)).attention(words, lengths).shape == (3, 4)
     assert model(encoder=functools.partial(Silent, **reader)).attention(words, lengths) is None
+
+
+@pytest.mark.every_case
+@pytest.mark.parametrize("name", ["word_dropout", "dropout"])
+def test_each_dropout_works_alone(name):
+    words, lengths = torch.randint(2, 11, (2, 6, 5)), torch.full((2, 6), 5)
+    net = with_vectors(**{name: 0.5})
+    assert not torch.equal(net(words, lengths), net(words, lengths))
+    net.eval()
+    assert torch.equal(net(words, lengths), net(words, lengths))

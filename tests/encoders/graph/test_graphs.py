@@ -10,7 +10,8 @@ from omegaconf import OmegaConf
 
 from configs import checks, composing
 from configs.build import build
-from hyperbolic.encoders.graph.hybonet import InputDropout
+from hyperbolic.encoders.graph.hybonet import HyboNet, InputDropout
+from hyperbolic.geometry import make_geometry
 from hyperbolic.layers.neighbours import Neighbours, with_themselves
 from tests.configurations import CONFIGS
 from tests.tolerances import tolerance
@@ -149,3 +150,15 @@ def test_the_tasks_rate_of_dropout_holds_in_every_family(name, geometry):
     rates = {name.rpartition(".")[2]: m.p for name, m in modules if isinstance(m, torch.nn.Dropout) and m.p > 0}
     weights = geometry in ("poincare", "lorentz_tangent", "euclidean")
     assert rates == ({"drop_weight": 0.5} if weights else {"drop": 0.5})
+
+
+@pytest.mark.parametrize("counts_time", [True, False])
+def test_hybonets_size_counts_the_time_or_not(counts_time):
+    """A point of d = 16 of its program has 16 coordinates, time among them, and 17 where the time is not counted."""
+    geometry = make_geometry("lorentz", "Lorentz", "lorentz", c=1.0)
+    settings = {"layers": 2, "activation": "relu", "dropout": 0.0, "variant": "gcn", "aggregation": {}}
+    encoder = HyboNet(geometry, d_in=3, d=16, counts_time=counts_time, **settings)
+    at = with_themselves(torch.tensor([[0, 1], [1, 2]]), 3)
+    x = encoder(geometry.manifold.expmap0(torch.eye(3)), [at] * encoder.layers)
+    assert x.shape == (3, 16 if counts_time else 17)
+    assert encoder.d_out == x.shape[1] - 1

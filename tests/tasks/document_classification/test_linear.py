@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_matrix, hstack
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import MultinomialNB
@@ -104,3 +105,14 @@ def test_without_scikit_learn_the_remedy_is_named(monkeypatch):
 def test_settings_that_cannot_be_are_named(name, value):
     with pytest.raises(UserError, match=rf"task\.model\.{name} must be"):
         classifier(**{"ngrams": 2, name: value})
+
+
+@pytest.mark.parametrize("strength", [0.25, 4.0])
+def test_naive_bayes_adds_one_over_the_strength(strength):
+    model = classifier(weighting="counts", solver="naive_bayes", strength=strength)
+    model.fit(split())
+    counts = CountVectorizer(analyzer=str.split, vocabulary=list(NAMES)).transform(FLAT).astype(float)
+    rows = hstack([csr_matrix((len(FLAT), 2)), counts])  # of padding and of unknown words, which are never there
+    expected = MultinomialNB(alpha=1 / strength).fit(rows, LABELS).predict_log_proba(rows)
+    with torch.no_grad():
+        torch.testing.assert_close(logits(model, split()).log_softmax(-1), torch.from_numpy(expected), rtol=1e-6, atol=1e-6)

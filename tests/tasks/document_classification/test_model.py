@@ -147,3 +147,14 @@ def test_settings_that_cannot_be_are_named():
         model(word_c=0.0)
     with pytest.raises(ValueError, match=r"geometry\.parts\.attention: this model has no component 'attention'; its components are words, classifier"):
         model("hype_han", GRU)
+
+
+@pytest.mark.every_case
+@pytest.mark.parametrize("name", ["word_dropout", "dropout"])
+@pytest.mark.parametrize("encoder", [HAN, GRU], ids=["han", "gru"])
+def test_each_dropout_is_of_training_alone(name, encoder):
+    batch = DOCUMENTS.pad_sentences(torch.arange(3))
+    net = model(encoder=encoder, **{name: 0.5})
+    assert not torch.equal(net(*batch), net(*batch))
+    net.eval()
+    assert torch.equal(net(*batch), net(*batch))

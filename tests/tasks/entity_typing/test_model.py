@@ -298,3 +298,15 @@ def test_a_wrong_setting_is_named(settings, message):
 def test_an_unknown_component_is_named_with_the_known_ones():
     with pytest.raises(ValueError, match="encoder, attention, concat, classifier"):
         model(parts={"mlr": "euclidean"})
+
+
+@pytest.mark.parametrize("design", ["hyfi", "hybonet"])
+def test_the_dropout_of_the_concatenation_meets_each_of_its_parts(batch, design):
+    net = model(settings={"concat_dropout": 0.5}) if design == "hyfi" else model("lorentz", TRANSFORMER, {"concat_dropout": 0.5})
+    dropped, joined = [], []
+    net.text.dropout.register_forward_hook(lambda module, x, y: dropped.append(y))
+    net.text.concat.register_forward_pre_hook(lambda module, x: joined.extend(x))
+    net.train()(batch)
+    assert len(joined) == len(dropped) == {"hyfi": 3, "hybonet": 2}[design]
+    assert all(any(x is y for y in dropped) for x in joined)
+    assert not torch.equal(net.features(batch), net.features(batch))

@@ -1,5 +1,6 @@
 """Types: their granularity, the ontology file, pairs of types."""
 
+import hashlib
 import itertools
 from collections import Counter
 
@@ -82,3 +83,13 @@ def test_no_mentions_have_no_pairs():
 
 def test_an_inventory_has_a_length():
     assert len(types.TypeInventory(("a", "b"), torch.tensor([0, 2]), lambda: torch.zeros(0, 3))) == 2
+
+
+def test_the_fine_labels_that_hyfis_program_lacks_are_legal_and_other():
+    assert {*types.fine_labels("choi")} - {*types.fine_labels("hyfi")} == {"legal", "other"}
+
+
+def test_no_label_was_changed():
+    """Lines 1 to 130 of Choi's types.txt, also where the file is not there (the test above reads it)."""
+    labels = "\n".join([*types.COARSE, *types.FINE]).encode()
+    assert hashlib.sha256(labels).hexdigest()[:16] == "0283676830e53dbe"

@@ -1,5 +1,7 @@
 """Splits are disjoint, pairs without an edge have none, and what HGCN's program does differently is a choice."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -126,3 +128,11 @@ def test_the_random_graph_has_the_edges_that_were_asked_for():
     assert (random.n, len(random.edges)) == (500, 2000)
     assert len(np.unique(keys_of(random.edges, random.n))) == 2000
     assert (random.edges[:, 0] < random.edges[:, 1]).all()
+
+
+def test_dev_is_cut_off_before_test_as_in_hgcns_program():
+    edges = np.stack([np.zeros(40, int), np.arange(1, 41)], 1)
+    graph = SimpleNamespace(edges=edges, edge_parts={}, name="star")
+    order = edges[np.random.RandomState(7).permutation(40)]
+    parts = split_edges(graph, {"dev": 0.05, "test": 0.1}, 7)
+    assert [parts[k].tolist() for k in ("dev", "test", "train")] == [order[:2].tolist(), order[2:6].tolist(), order[6:].tolist()]

@@ -1,6 +1,7 @@
 """Losses and metrics are their formulas, wrong links are clean, and evaluation computes the graph once."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from hyperbolic.layers.neighbours import with_themselves
 from hyperbolic.manifolds import Lorentz
 from tasks.errors import UserError
 from tasks.graph.links import wrong_links
+from tasks.graph.model import LinkModel
 from tasks.graph.sampling import sampled_neighbours
 from tests import cli
 
@@ -386,3 +388,9 @@ def test_edges_that_cut_parts_off_are_told(capsys):
     vars(data).update(graph=dataclasses.replace(data.graph, edges=pairs), _edges=parts)
     data._note_parts()
     assert capsys.readouterr().out == ""
+
+
+def test_logits_of_links_are_those_of_fermi_and_dirac():
+    """(r - d^2) / t of the scores -d^2, with r and t that are not 1."""
+    own = SimpleNamespace(r=2.0, t=4.0)
+    torch.testing.assert_close(LinkModel.logits(own, torch.tensor([-6.0, 0.0])), torch.tensor([-1.0, 0.5]))

@@ -12,6 +12,7 @@ import torch
 from tasks.batches import SPLITS
 from tasks.errors import UserError
 from tasks.kg_completion import reader
+from tasks.kg_completion.splits import hold_out
 from tasks.kg_completion.triples import FILES, read_graph, triple_keys
 
 GOOD = {"train": "a\tr\tb\nb\ts\tc\n", "dev": "a\ts\tc\n", "test": "c\tr\ta\n"}
@@ -344,3 +345,12 @@ def test_json_is_named(tmp_path):
     (tmp_path / "triples.csv").write_text(line)
     with pytest.raises(UserError, match=r"triples\.csv, line 1: .*JSON is not read here"):
         read_graph(tmp_path / "triples.csv")
+
+
+def test_every_relation_of_what_is_held_out_is_in_train():
+    """Also those that a single triple has, between entities that others have."""
+    often = [(h, 0, t) for h in range(12) for t in range(12) if h != t]
+    rare = [(k % 12, 1 + k, (k + 5) % 12) for k in range(20)]
+    parts = hold_out(np.array(often + rare), {"dev": 0.1, "test": 0.4}, seed=0)
+    assert {*parts["train"][:, 1].tolist()} == {*range(21)}
+    assert len(parts["test"]) == round(0.4 * 152)

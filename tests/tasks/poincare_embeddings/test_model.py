@@ -177,3 +177,20 @@ def test_softmax_of_distances_by_hand():
     weights = [[math.exp(-d / 2) for d in row] for row in ((1, 1, 3), (2, 3))]
     expected = sum(-math.log(row[0] / sum(row)) for row in weights) / 2
     assert float(softmax_of_distances(near, others, excluded, 2.0)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("geometry", ["poincare", "lorentz", "klein", "euclidean"])
+def test_is_a_rises_where_what_is_above_lies_farther_in(geometry):
+    """-(1 + 1000 (|v| - |u|)) d(u, v), lengths in the ball (Nickel & Kiela 2017, section 4.3)."""
+    embeddings = model(geometry)
+    space, x = embeddings.manifold, embeddings.points.detach().double()
+    nodes, above = torch.tensor([7, 1, 5]), torch.tensor([1, 7, 6])  # a leaf and a node next to the top, and reversed; siblings
+    distances, scores = (column.detach() for column in embeddings.is_a(nodes, above))
+    for k, (u, v) in enumerate(zip(x[nodes], x[above], strict=True)):
+        far = [float(space.dist(space.origin(3).double(), each)) for each in (u, v)]
+        u_length, v_length = (math.tanh(r / 2) if space.is_curved else r for r in far)
+        d = float(space.dist(u, v))
+        assert float(distances[k]) == pytest.approx(d, rel=1e-6)
+        assert float(scores[k]) == pytest.approx(-(1 + 1000 * (v_length - u_length)) * d, rel=1e-4, abs=1e-3)
+    assert scores[0] > 0 > scores[1], "a leaf is a kind of what is above it, and not the reverse"
+    assert float(scores[0] + scores[1]) == pytest.approx(-2 * float(distances[0]), rel=1e-3), "the 1 of the formula"
