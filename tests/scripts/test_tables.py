@@ -5,6 +5,7 @@ import statistics
 import mpmath
 import pytest
 
+from scripts.cells import best_of_three
 from scripts.orderings import quantile
 
 LAYOUT = """
@@ -131,6 +132,12 @@ def test_the_best_of_three_is_chosen_by_validation_and_not_by_test(tables, table
     keep(*accuracies((0.99, 0.90), (0.975, 0.97), (0.98, 0.96), (0.95, 0.99)))  # the fourth seed is not among 3
     assert tables() == 0
     assert table()["fully hyperbolic GRU"][1][3] == "best validation of 3: 97.50 (+0.36)"
+
+
+def test_the_three_have_the_lowest_seeds_in_whatever_order_the_runs_come():
+    values = {3: 0.9, 0: 0.5, 1: 0.7, 2: 0.6}
+    runs = [{"experiment": "e", "seed": seed, "metrics": {"val/accuracy": value}} for seed, value in values.items()]
+    assert best_of_three(runs, "test/accuracy")["seed"] == 1
 
 
 def test_partial_data_is_named(tables, table, keep):

@@ -8,6 +8,7 @@ from scipy.stats import spearmanr
 from configs import checks, composing
 from configs.build import build
 from tasks.errors import UserError
+from tasks.probing.trees import spanning_trees
 from tests.tolerances import tolerance
 
 CLOSE = tolerance(torch.float32, "model")
@@ -48,7 +49,7 @@ def test_metrics_are_those_of_each_sentence(toy):
         halves = [task.step(split[half]).sums for half in torch.arange(20).chunk(2)]
         assert task.summary({k: halves[0][k] + halves[1][k] for k in halves[0]}) == pytest.approx(every)
         ((pairs, depths),) = [task.model(split[torch.arange(20)]["states"])[1]]
-    by_length, roots = {}, 0
+    by_length, roots, shared, edges = {}, 0, 0, 0
     for k in range(20):
         gold, n = split[torch.tensor([k])], int(split.sizes[k])
         distance = gold["distances"][0].numpy()
@@ -56,11 +57,14 @@ def test_metrics_are_those_of_each_sentence(toy):
         order = spearmanr(depths[k, :n], gold["depths"][0]).statistic
         by_length.setdefault(n, []).append((np.mean(rows), order))
         words = np.flatnonzero(~gold["punctuation"][0].numpy())
+        trees = [spanning_trees(d, ~gold["punctuation"][0].numpy()) for d in (pairs[k, :n, :n].double().numpy(), distance)]
+        shared, edges = shared + (trees[0] & trees[1]).sum(), edges + len(words) - 1
         roots += words[depths[k, :n].numpy()[words].argmin()] == int(gold["depths"][0].argmin())
     means = np.mean([np.mean(values, 0) for values in by_length.values()], 0)
     assert every["layer_1/distance_spearman"] == pytest.approx(means[0], abs=1e-6)
     assert every["layer_1/depth_spearman"] == pytest.approx(means[1], abs=1e-6)
     assert every["layer_1/root"] == roots / 20
+    assert every["layer_1/uuas"] == pytest.approx(shared / edges), "words alone have edges"
 
 
 def test_a_probe_that_knows_the_tree_recovers_it(toy):
