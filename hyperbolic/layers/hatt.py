@@ -37,8 +37,8 @@ class MultiHeadAttention(DistanceHeads):
     """Weights by distance, ``w_ti = f(-beta d(q_t, k_i) - offset)``, and the Einstein midpoint of the values.
 
     Queries, keys and values are linear functions of Euclidean inputs, sent to the hyperboloid of curvature -c head by
-    head; ``exp_0(u) = (cosh(r), sinh(r) u/r) / sqrt(c)`` with ``r = sqrt(c)|u|``. The midpoint goes back by log_0, and
-    the heads are joined.
+    head; ``exp_0(u) = (cosh(r), sinh(r) u/|u|) / sqrt(c)`` with ``r = sqrt(c)|u|``. The midpoint goes back by log_0,
+    and the heads are joined.
 
     Args:
         manifold: flat. d: size. n_heads: divides d. dropout: of the weights.

@@ -97,7 +97,7 @@ class MultiHead(nn.Module):
         raise NotImplementedError
 
     def merge(self, heads: Tensor) -> Tensor:
-        """The points of the heads (..., n_heads, T, .) as one, (..., T, .), of which `output` makes the result."""
+        """The points of the heads (..., n_heads, T, .) as one, (..., T, .)."""
         raise NotImplementedError
 
     def forward(

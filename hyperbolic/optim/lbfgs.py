@@ -106,7 +106,7 @@ def _coordinates(p: Tensor) -> Tensor:
 
 
 def _place(p: Tensor, v: Tensor) -> Tensor:
-    """The parameter that has the flat coordinates v, which itself where it is Euclidean."""
+    """The parameter that has the flat coordinates v: v itself where it is Euclidean."""
     manifold = manifold_of(p)
     if manifold is None:
         return v
