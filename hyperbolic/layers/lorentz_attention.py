@@ -44,6 +44,8 @@ def lorentz_attention(
         dropout: probability with which a weight is left out; see :func:`hyperbolic.layers.multihead.drop_scores`.
     Returns: (..., T, D).
     """
+    if causal and mask is not None:
+        mask, causal = mask & torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).tril(), False
     q = dual(q, 2 / temperature)
     fused = q.is_cuda or k.shape[-2] > _MATMUL_LENGTH
     if fused and not dropout and (q.is_cuda or not switch.is_forward_mode()):  # which on a CPU it does not have

@@ -126,6 +126,16 @@ def test_attention_pair_by_pair():
         torch.testing.assert_close(row, weights, **tolerance(F64, "identity"))
 
 
+@pytest.mark.parametrize("n", [5, 70])  # by two products, and fused
+def test_causal_attention_minds_its_mask(n):
+    space, two = Lorentz(0.6), torch.tensor(2.0, dtype=F64)
+    q, k, v = (space.random(2, n, 3, dtype=F64) for _ in range(3))
+    mask = torch.rand(2, 1, n) < 0.7
+    mask[..., 0] = True
+    expected = lorentz_attention(q, k, v, two, space.c, mask & torch.ones(n, n, dtype=torch.bool).tril())
+    torch.testing.assert_close(lorentz_attention(q, k, v, two, space.c, mask, causal=True), expected)
+
+
 def test_attention_dropout_leaves_weighted_means():
     space = Lorentz(2.0)
     q, v = points(2.0, 50, 3), points(2.0, 4, 3)
