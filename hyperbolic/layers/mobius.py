@@ -163,7 +163,7 @@ class Logits(ClassLogits):
 
     @property
     def class_points(self) -> Tensor:
-        return self.manifold.projx(self.p) if self.manifold.learn_c else self.p
+        return self.inside(self.p)
 
     def operands(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         c = self.manifold.c
