@@ -120,8 +120,8 @@ class Isometry(Scorer):
                     f"{name}: geometry.learn_c=true trains one curvature, learn_c_per_relation=true one for each "
                     "relation; switch one of them off"
                 )
-            c = float(self.manifold.c)
-            self.free_c = nn.Parameter(torch.full((n_relations, 1), inverse_softplus(c)))
+            start = inverse_softplus(self.manifold.number())
+            self.free_c = nn.Parameter(torch.full((n_relations, 1), start))
         self.make_relations()
 
     translation: nn.Parameter

@@ -10,7 +10,7 @@ from hyperbolic.encoders.relational.isometries import Attention, Reflection, Rot
 from hyperbolic.geometry import GEOMETRIES, make_geometry
 from hyperbolic.manifolds.poincare import distance_square, expmap0, mobius_add
 from hyperbolic.smooth import asinhc
-from tests.encoders.relational.agreement import WAYS, check_shared, check_sparse_is_dense
+from tests.encoders.relational.agreement import WAYS, check_shared, check_sparse_is_dense, geometry
 from tests.tolerances import tolerance
 
 F32, F64 = torch.float32, torch.float64
@@ -187,3 +187,10 @@ def test_mistakes_are_named(cls):
         model(cls, "euclidean", init_std=-1.0)
     with pytest.raises(ValueError, match=r"geometry.learn_c=true .* learn_c_per_relation=true"):
         model(cls, "poincare", learn_c=True)
+
+
+@pytest.mark.parametrize("place", ["poincare", "euclidean"])
+def test_it_can_be_built_without_memory(place):
+    with torch.device("meta"):
+        scorer = Rotation(geometry(place), 5, 3, False, 4, 0.1, True)
+    assert all(p.is_meta for p in scorer.parameters())

@@ -5,7 +5,7 @@ import torch
 
 from hyperbolic.encoders.relational.mur import MuR
 from hyperbolic.geometry import GEOMETRIES, make_geometry
-from tests.encoders.relational.agreement import WAYS, check_shared, check_sparse_is_dense
+from tests.encoders.relational.agreement import WAYS, check_shared, check_sparse_is_dense, geometry
 from tests.tolerances import tolerance
 
 F32, F64 = torch.float32, torch.float64
@@ -157,3 +157,10 @@ def test_points_start_at_the_same_distances_in_each_model_of_hyperbolic_space():
         manifold, points = MuR(geometry, 2000, R, sparse=False, d=D, init_std=0.1).points()
         means.append(float(manifold.dist0(points).mean()))
     assert means == pytest.approx([means[0]] * len(means), rel=0.05)
+
+
+@pytest.mark.parametrize("place", ["poincare", "euclidean", "lorentz", "klein"])
+def test_it_can_be_built_without_memory(place):
+    with torch.device("meta"):
+        scorer = MuR(geometry(place), 5, 3, False, 4, 0.1)
+    assert all(p.is_meta for p in scorer.parameters())
