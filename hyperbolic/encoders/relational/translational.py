@@ -16,6 +16,7 @@ from hyperbolic.manifolds import Euclidean, Manifold
 from hyperbolic.numerics import WIDE, sqnorm, wide
 from hyperbolic.operator import Operator, operator
 from hyperbolic.smooth import safe_sqrt
+from hyperbolic.switch import is_followed
 from hyperbolic.typing import Context
 
 _EPSILON = 2.0  # of the range of the start, in the program of Sun et al. 2019
@@ -151,7 +152,7 @@ def _distances(x: Tensor, y: Tensor) -> Tensor:
     one = x.new_ones(1, dtype=WIDE)
     left = torch.cat([wide(x), sqnorm(x), one.expand(len(x), 1)], -1)
     right = torch.cat([-2 * wide(y), one.expand(len(y), 1), sqnorm(y)], -1)
-    if left.requires_grad or right.requires_grad or torch.compiler.is_compiling():
+    if left.requires_grad or right.requires_grad or is_followed(left, right):
         return safe_sqrt((left @ right.T).clamp_min(0)).to(x.dtype)
     out = x.new_empty(len(x), len(y))
     width = max(1, (_BLOCK[x.is_cuda] << 1) // max(len(x), 1))

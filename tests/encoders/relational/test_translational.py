@@ -224,3 +224,16 @@ def test_points_are_the_entities():
 def test_mistakes_are_named(cls, settings, message):
     with pytest.raises(ValueError, match=message):
         built(cls, **settings)
+
+
+def test_distances_of_all_entities_serve_torch_func():
+    x, y, weights = (torch.randn(*size, dtype=F64) for size in ((3, 4), (5, 4), (3, 5)))
+    y[0] = x[0]  # where a root has no derivative
+    tangents = torch.randn_like(x), torch.randn_like(y)
+    _, slopes = torch.func.jvp(translational._distances, (x, y), tangents)
+    leaves = [t.clone().requires_grad_() for t in (x, y)]
+    grads = torch.autograd.grad((translational._distances(*leaves) * weights).sum(), leaves)
+    torch.testing.assert_close((slopes * weights).sum(), sum((g * t).sum() for g, t in zip(grads, tangents, strict=True)))
+    tables = torch.stack([y, y + 1])
+    expected = torch.stack([translational._distances(x, table) for table in tables])
+    torch.testing.assert_close(torch.func.vmap(lambda table: translational._distances(x, table))(tables), expected)
