@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from hyperbolic.autocast import autocast_device
 from hyperbolic.layers.family import FAMILIES, LayerFamily, register_family
+from hyperbolic.layers.guard import check_choice
 from hyperbolic.manifolds import MANIFOLDS, Manifold, register_manifold
 from hyperbolic.manifolds.charts import convert, origin_vectors, same_space
 
@@ -73,7 +74,7 @@ class Geometry:
             ValueError: a family that does not exist, or a layer or an option that the family does not have.
         """
         for family, layers in settings.items():
-            _check_name(family, FAMILIES, "defaults of layers")
+            check_choice("defaults of layers", family, FAMILIES)
             for layer, options in layers.items():
                 FAMILIES[family].check_options(layer, options, "defaults of layers")
 
@@ -270,7 +271,8 @@ def make_geometry(
     def part(component: str, value: str | Mapping[str, str]) -> Geometry:
         where = f"geometry.parts.{component}"
         if isinstance(value, str):
-            kind, layers = GEOMETRIES[_check_name(value, GEOMETRIES, where)]
+            check_choice(where, value, GEOMETRIES)
+            kind, layers = GEOMETRIES[value]
             value = {"name": value, "manifold": kind, "layers": layers}
         elif set(value) != {"name", "manifold", "layers"}:
             raise ValueError(f"{where}: needs a name, a manifold and layers, got {', '.join(value) or 'nothing'}")
@@ -293,8 +295,9 @@ def make_geometry(
 
 def _pair(name: str, manifold: str, layers: str) -> LayerFamily:
     """The family of a geometry, once it is clear that it exists and is defined on the manifold."""
-    _check_name(manifold, MANIFOLDS, f"geometry.manifold of {name}")
-    family = FAMILIES[_check_name(layers, FAMILIES, f"geometry.layers of {name}")]
+    check_choice(f"geometry.manifold of {name}", manifold, MANIFOLDS)
+    check_choice(f"geometry.layers of {name}", layers, FAMILIES)
+    family = FAMILIES[layers]
     if not family.fits(MANIFOLDS[manifold]):
         raise ValueError(
             f"geometry {name}: the layer family {layers} is defined on {family.manifold_names}, not on {manifold}"
@@ -315,12 +318,6 @@ def _space(name: str, kind: type[Manifold], c: float | None, learn_c: bool, sett
     if c is None:
         raise ValueError(f"geometry {name}: geometry.c is needed by a curved manifold; give a positive number")
     return kind(c=c, learn_c=learn_c, **settings)
-
-
-def _check_name(value: str, table: Mapping[str, Any], where: str) -> str:
-    if value not in table:
-        raise ValueError(f"{where}: unknown value {value!r}; available: {', '.join(table)}")
-    return value
 
 
 class ChangeGeometry(nn.Module):
