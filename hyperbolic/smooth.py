@@ -10,7 +10,7 @@ constant that is missing to the exact value.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -46,11 +46,7 @@ class _Smooth(Function[Tensor]):
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, None, None, None]:
         square, out = ctx.saved_tensors
-        series = torch.full_like(square, ctx.coefficients[-1])
-        for coefficient in ctx.coefficients[-2::-1]:
-            series = series.mul(square).add_(coefficient)
-        slope = torch.where(square < _SMALL, series, ctx.slope(square.clamp_min(_SMALL), out))
-        return grad * slope, None, None, None
+        return grad * _join(square, ctx.coefficients, ctx.slope(square.clamp_min(_SMALL), out)), None, None, None
 
 
 def _smooth(
@@ -65,12 +61,12 @@ def _smooth(
     return _join(square, [1.0, *(k / n for n, k in enumerate(coefficients, 1))], value(square.clamp_min(_SMALL)))
 
 
-def _join(square: Tensor, coefficients: list[float], closed: Tensor) -> Tensor:
+def _join(square: Tensor, coefficients: Sequence[float], closed: Tensor) -> Tensor:
     """The power series where the square is small, else the closed form."""
     small = square.clamp_max(_SMALL)
     series = torch.full_like(square, coefficients[-1])
     for coefficient in coefficients[-2::-1]:
-        series = series * small + coefficient
+        series = (series * small).add_(coefficient)
     return torch.where(square < _SMALL, series, closed)
 
 
@@ -78,20 +74,12 @@ def _root(square: Tensor) -> Tensor:
     return square.clamp_min(torch.finfo(square.dtype).tiny).sqrt()
 
 
-def _tanhc(s: Tensor) -> Tensor:
-    r = _root(s)
-    return torch.tanh(r) / r
+def _over_root(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """``function(r)/r`` as a function of ``r^2``."""
+    return lambda s: function(r := _root(s)) / r
 
 
-def _sinhc(s: Tensor) -> Tensor:
-    r = _root(s)
-    return torch.sinh(r) / r
-
-
-def _asinhc(s: Tensor) -> Tensor:
-    r = _root(s)
-    return torch.asinh(r) / r
-
+_tanhc, _sinhc, _asinhc = map(_over_root, (torch.tanh, torch.sinh, torch.asinh))
 
 # the power series of tanh(r)/r in r^2
 TANHC = (1.0, -1 / 3, 2 / 15, -17 / 315, 62 / 2835, -1382 / 155925, 21844 / 6081075, -929569 / 638512875)
@@ -122,11 +110,8 @@ class _Artanhc(Function[Tensor]):
     def backward(ctx: Context, grad: Tensor) -> Tensor:
         gap, out = ctx.saved_tensors
         square = 1 - gap
-        series = torch.full_like(square, -10 / 21)
-        for n in range(8, -1, -1):
-            series = series.mul(square).sub_((n + 1) / (2 * n + 3))
         closed = (out - 1 / gap) / (2 * square.clamp_min(_SMALL))
-        return grad * torch.where(square < _SMALL, series, closed)
+        return grad * _join(square, [-(n + 1) / (2 * n + 3) for n in range(10)], closed)
 
 
 def artanhc(gap: Tensor) -> Tensor:
