@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import torch
 from geoopt import ManifoldParameter
@@ -68,18 +68,13 @@ def manifold_parameters(module: nn.Module) -> dict[str, tuple[Manifold, Manifold
     }
 
 
-def find_nonfinite(tensors: nn.Module | Mapping[str, Tensor] | Iterable[tuple[str, Tensor]]) -> list[str]:
+def find_nonfinite(tensors: nn.Module | Mapping[str, Tensor]) -> list[str]:
     """Names of tensors with a NaN or an infinity. Of a module: its parameters, then their gradients (``name.grad``)."""
     if isinstance(tensors, nn.Module):
-        named = list(tensors.named_parameters())
-        tensors = named + [(f"{name}.grad", p.grad) for name, p in named if p.grad is not None]
-    elif isinstance(tensors, Mapping):
-        tensors = tensors.items()
-    return [name for name, tensor in tensors if not bool(torch.isfinite(_numbers(tensor)).all())]
-
-
-def _numbers(tensor: Tensor) -> Tensor:
-    return tensor._values() if tensor.is_sparse else tensor
+        named = dict(tensors.named_parameters())
+        tensors = named | {f"{name}.grad": p.grad for name, p in named.items() if p.grad is not None}
+    numbers = ((name, t._values() if t.is_sparse else t) for name, t in tensors.items())
+    return [name for name, t in numbers if not bool(torch.isfinite(t).all())]
 
 
 def check_finite(tensors: nn.Module | Mapping[str, Tensor], when: str) -> None:
