@@ -212,8 +212,9 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         """Tensors of points whose c may have moved after them; rows of lazy tables are projected when they are used."""
         for group in self.param_groups:
             for p in group["params"]:
-                is_left = grads[p].rows is None if p in grads else _steps_c(p, grads) and not _is_lazy(p, group)
-                if is_left and _learns_c(p):
+                if _learns_c(p) and (
+                    grads[p].rows is None if p in grads else p.manifold.free_c in grads and not _is_lazy(p, group)
+                ):
                     yield p
 
     def _gradients(self) -> dict[Tensor, Gradient]:
@@ -326,10 +327,6 @@ def _learns_c(p: Tensor) -> bool:
 
 def _is_lazy(p: Tensor, group: dict[str, Any]) -> bool:
     return bool(group["lazy"]) and (p.dim() == 2 or manifold_of(p) is None)
-
-
-def _steps_c(p: Tensor, grads: Mapping[Tensor, Gradient]) -> bool:
-    return (manifold := manifold_of(p)) is not None and manifold.learn_c and manifold.free_c in grads
 
 
 def _lacks_state(state: dict[str, Any], group: dict[str, Any]) -> bool:
