@@ -102,15 +102,10 @@ _Function = tuple[Callable[..., None], list[torch.dtype | Pointers | None]]  # w
 Argument = Tensor | Strided | Sequence[Any] | ctypes.Array[Any] | float | None
 
 
-def check_shape(tensor: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
-    """The tensor, of this shape.
-
-    Raises:
-        ValueError: it has another one.
-    """
+def check_shape(tensor: Tensor | None, shape: tuple[int, ...]) -> None:
+    """Raises ValueError for a tensor of another shape."""
     if tensor is not None and tensor.shape != shape:
         raise ValueError(f"the kernels take a tensor of shape {tuple(shape)} here, got {tuple(tensor.shape)}")
-    return tensor
 
 
 def _pointer(argument: Any, target: torch.dtype | Pointers) -> Any:

@@ -335,8 +335,8 @@ def test_which_tensors_a_kernel_takes():
 
 def test_tensors_of_a_shape():
     x = torch.ones(4, 3)
-    assert native.check_shape(x, (4, 3)) is x
-    assert native.check_shape(None, (4, 3)) is None
+    native.check_shape(x, (4, 3))
+    native.check_shape(None, (4, 3))
     with pytest.raises(ValueError, match=r"a tensor of shape \(4, 3\) here, got \(3, 3\)"):
         native.check_shape(x[:3], (4, 3))
 
