@@ -186,7 +186,7 @@ class Linear(ConstantLayer):
         else:
             y = nn.functional.linear(inner, *parameters)
             if added is not None:
-                y = y.add_(nn.functional.pad(added, (size - added.shape[-1], 0)))
+                y = y + nn.functional.pad(added, (size - added.shape[-1], 0))
             y = set_time(self._inside(y), c, self.heads)
         if self.heads > 1:
             return y.view(*lead, self.heads, size)

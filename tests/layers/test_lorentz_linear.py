@@ -150,3 +150,10 @@ def test_a_bias_with_fewer_axes_does_not_fix_the_size_of_a_batch():
 def test_a_layer_without_results_is_an_error():
     with pytest.raises(ValueError, match=r"d_out >= 1, got .*d_out=0"):
         lorentz.Linear(Lorentz(1.0), 4, 0)
+
+
+def test_under_vmap_a_sum_may_be_larger_than_its_product():
+    layer, x = spread(lorentz.Linear(Lorentz(1.3), 3, 4, normalize=False).double()), points(1.3, 5, 3)
+    added = points(1.3, 2, 5, 4)
+    expected = torch.stack([layer.join(x, a) for a in added])
+    torch.testing.assert_close(torch.func.vmap(lambda a: layer.join(x, a))(added), expected)
