@@ -107,8 +107,8 @@ class Linear(ConstantLayer):
         super().__init__()
         self.manifold, self.d_in, self.d_out, self.heads = manifold, d_in, d_out, heads
         self.activation, self.drop = check_nonlinearity(activation), nn.Dropout(dropout)
-        self.variant = variant
-        preset = _preset(self, variant)
+        check_choice(f"{name_of(self)}.variant", variant, VARIANTS)
+        self.variant, preset = variant, VARIANTS[variant]
         self.normalize = normalize = normalize and variant != "tangent"
         timed = {
             "scale": scale,
@@ -228,11 +228,6 @@ class Linear(ConstantLayer):
         return nn.functional.pad(split, (0, 0) * (parameter.dim() - 1) + (1, 0)).flatten(0, 1)
 
     extra_repr = shows("d_in", "d_out", "variant", "normalize", "heads", "activation")
-
-
-def _preset(layer: nn.Module, variant: str) -> Variant:
-    check_choice(f"{name_of(layer)}.variant", variant, VARIANTS)
-    return VARIANTS[variant]
 
 
 __all__ = ["VARIANTS", "Linear", "Variant"]
