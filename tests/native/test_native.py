@@ -48,6 +48,11 @@ def test_a_kernel_is_built_once_and_called(tmp_path, monkeypatch):
     assert ran == ["--version"]
 
 
+def _damage(library, content):
+    library.unlink()  # not written over: this process has it loaded, and would crash when it ends
+    library.write_bytes(content)
+
+
 @needs_compiler
 @pytest.mark.parametrize("damage", ["no record", "other record", "a record that is a folder", "longer"])
 def test_a_library_that_is_not_what_its_record_says_is_built_again(tmp_path, monkeypatch, damage):
@@ -55,7 +60,7 @@ def test_a_library_that_is_not_what_its_record_says_is_built_again(tmp_path, mon
     built = native.compile_source("twice")
     whole, record = built.read_bytes(), built.with_suffix(".sha256")
     if damage == "longer":
-        built.write_bytes(whole + b"0")
+        _damage(built, whole + b"0")
     else:
         record.unlink()
     if damage == "other record":
@@ -73,7 +78,7 @@ def test_a_library_that_is_not_what_its_record_says_is_built_again(tmp_path, mon
 def test_a_library_that_was_cut_short_ends_no_process(tmp_path):
     (tmp_path / "twice.cpp").write_text(_SOURCE)
     built = native.compile_source("twice")
-    built.write_bytes(built.read_bytes()[:4096])
+    _damage(built, built.read_bytes()[:4096])
     script = f"""
 import pathlib, torch
 from hyperbolic import native
