@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from matplotlib import colormaps
@@ -113,21 +114,26 @@ def rank_correlation(a: Tensor, b: Tensor) -> float:
 
 def plot_panel(axis: Axes, title: str, cloud: Cloud, colours: LogNorm) -> None:
     """The entities, those of many triples larger and last, rings of equal distance, and the names that fit."""
-    far = float(cloud.xy.norm(dim=-1).max())
-    extent = 1.04 if cloud.manifold.is_curved and far > 0.8 else 1.12 * far or 1.0
-    boxes = rings(axis, cloud.manifold, extent, far)
-    axis.plot([0], [0], "+", color=canvas.GREY, markersize=6, zorder=3)
+    surround(axis, cloud, title, f"entities; rank correlation {cloud.correlation:+.2f}")
     order = cloud.degree.argsort(stable=True)
     shade = colours(cloud.degree[order].clamp_min(1).double().numpy())
     size = min(5.0, max(1.2, 6000 / len(order))) + 16 * shade**2
     axis.scatter(
         *cloud.xy[order].numpy().T, s=size, c=COLOURS(shade), linewidths=0, alpha=0.8, zorder=2, rasterized=True
     )
+
+
+def surround(axis: Axes, cloud: Any, title: str, what: str) -> None:
+    """The origin, rings of equal distance from it, the names that fit, and the title, of a cloud here or of nodes."""
+    far = float(cloud.xy.norm(dim=-1).max())
+    extent = 1.04 if cloud.manifold.is_curved and far > 0.8 else 1.12 * far or 1.0
+    boxes = rings(axis, cloud.manifold, extent, far)
+    axis.plot([0], [0], "+", color=canvas.GREY, markersize=6, zorder=3)
     axis.set(xlim=(-extent, extent), ylim=(-extent, extent), aspect="equal")
     axis.set_axis_off()
     lettering.write(axis, cloud.xy, cloud.named, cloud.most_named, extent, boxes)
-    count = f"{cloud.total:,}" if len(order) == cloud.total else f"{len(order):,} of {cloud.total:,}"
-    axis.set_title(f"{canvas.wrapped(title, 3.9, 9)}\n{count} entities; rank correlation {cloud.correlation:+.2f}")
+    count = f"{cloud.total:,}" if len(cloud.xy) == cloud.total else f"{len(cloud.xy):,} of {cloud.total:,}"
+    axis.set_title(f"{canvas.wrapped(title, 3.9, 9)}\n{count} {what}")
 
 
 def rings(axis: Axes, manifold: Manifold, extent: float, far: float) -> list[Bbox]:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from hyperbolic.manifolds import Manifold
 from scripts.drawing import canvas, charts, lettering
-from scripts.drawing.entities import COLOURS, MOST, NAMED, rings
+from scripts.drawing.entities import COLOURS, MOST, NAMED, surround
 from scripts.drawing.options import FigureOptions, Loader, caption, number_of, unfit
 from scripts.drawing.tree import geodesics
 from scripts.trained import Run, Trained
@@ -129,10 +129,7 @@ def styles(clouds: Sequence[Cloud]) -> dict[str, dict[str, object]]:
 
 def plot_panel(axis: Axes, title: str, cloud: Cloud, marks: dict[str, dict[str, object]], colours: LogNorm) -> None:
     """Links, nodes, rings of equal distance, and the names that fit."""
-    far = float(cloud.xy.norm(dim=-1).max())
-    extent = 1.04 if cloud.manifold.is_curved and far > 0.8 else 1.12 * far or 1.0
-    boxes = rings(axis, cloud.manifold, extent, far)
-    axis.plot([0], [0], "+", color=canvas.GREY, markersize=6, zorder=3)
+    surround(axis, cloud, title, "nodes")
     axis.add_collection(LineCollection(cloud.links.numpy(), colors="#999999", linewidths=0.4, alpha=0.6, zorder=1))
     size = min(14.0, max(3.0, 9000 / len(cloud.xy)))
     if cloud.classes is None:
@@ -146,11 +143,6 @@ def plot_panel(axis: Axes, title: str, cloud: Cloud, marks: dict[str, dict[str, 
         axis.scatter(*cloud.xy[order].T, c=colour, **dots)
     else:
         _scatter_classes(axis, cloud, marks, size)
-    axis.set(xlim=(-extent, extent), ylim=(-extent, extent), aspect="equal")
-    axis.set_axis_off()
-    lettering.write(axis, cloud.xy, cloud.named, cloud.most_named, extent, boxes)
-    count = f"{cloud.total:,}" if len(cloud.xy) == cloud.total else f"{len(cloud.xy):,} of {cloud.total:,}"
-    axis.set_title(f"{canvas.wrapped(title, 3.9, 9)}\n{count} nodes")
 
 
 def _scatter_classes(axis: Axes, cloud: Cloud, marks: dict[str, dict[str, object]], size: float) -> None:
