@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from hyperbolic.autocast import autocast_device
+from hyperbolic.autocast import leaves_autocast
 from hyperbolic.layers.family import FAMILIES, LayerFamily, register_family
 from hyperbolic.layers.guard import check_choice
 from hyperbolic.manifolds import MANIFOLDS, Manifold, register_manifold
@@ -336,14 +335,11 @@ class ChangeGeometry(nn.Module):
         self.source, self.target, self.isometry = source.manifold, target.manifold, isometry
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.source is self.target:
-            return x
-        if (device := autocast_device(x)) is not None:  # which curved layers leave
-            with torch.autocast(device, enabled=False):
-                return self.forward(x if x.dtype is torch.float64 else x.float())
-        if not self.isometry:
-            return self.target.expmap0(self.source.logmap0(x))
-        return convert(x, self.source, self.target)
+        return x if self.source is self.target else self._move(x)
+
+    @leaves_autocast
+    def _move(self, x: Tensor) -> Tensor:
+        return convert(x, self.source, self.target) if self.isometry else self.target.expmap0(self.source.logmap0(x))
 
     def vectors(self, x: Tensor) -> Tensor:
         """``log_0`` (..., d) of :meth:`forward`; where that is exp_0 of a vector, the vector itself."""
