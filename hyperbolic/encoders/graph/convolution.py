@@ -88,11 +88,8 @@ class SimplifiedGraphConvolutions(nn.Module):
     ):
         super().__init__()
         self.d_out, self.layers, self.averages_logits = d, check_layers(layers), averages_logits
-        self.linear, self.aggregation, self.dropout = (
-            geometry.linear(d_in, d),
-            geometry.aggregation(d),
-            geometry.dropout(dropout),
-        )
+        self.linear, self.aggregation = geometry.linear(d_in, d), geometry.aggregation(d)
+        self.dropout = geometry.dropout(dropout)
 
     def forward(self, x: Tensor, neighbours: Sequence[Neighbours]) -> Tensor:
         """See :meth:`GraphConvolutions.forward`."""
