@@ -75,15 +75,6 @@ class MultiHead(nn.Module):
         """What `query`, `key` and `value` make, (..., T, .), as points of each head: (..., n_heads, T, .)."""
         raise NotImplementedError
 
-    def queries(self, x: Tensor) -> Tensor:
-        return self.divide(self.query(x))
-
-    def keys(self, x: Tensor) -> Tensor:
-        return self.divide(self.key(x))
-
-    def values(self, x: Tensor) -> Tensor:
-        return self.divide(self.value(x))
-
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
         """Weighted centroid of the values: (B, n_heads, T, D_head).
 
@@ -128,11 +119,11 @@ class MultiHead(nn.Module):
         length = self._check(x, memory, mask, causal, cache)
         past = cache.length if cache is not None else 0
         source = x if memory is None else memory
-        q = self.queries(x)
+        q = self.divide(self.query(x))
         if cache is not None and cache.static and cache.keys is not None and cache.values is not None:
             k, v, past = cache.keys, cache.values, 0
         else:
-            k, v = self.keys(source), self.values(source)
+            k, v = self.divide(self.key(source)), self.divide(self.value(source))
             if cache is not None:
                 k, v = cache.extend(k, v)
         plain = causal and mask is None and past == 0 and length > 1

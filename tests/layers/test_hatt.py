@@ -143,11 +143,11 @@ def test_padding_of_zeros_and_long_vectors(dtype, coordinates):
 def test_negative_radii_are_the_opposite_points():
     layer = filled(hatt.MultiHeadAttention(FLAT, 2, 1))
     x = torch.randn(1, 3, 2, dtype=F64)
-    points = layer.values(x)
+    points = layer.divide(layer.value(x))
     with torch.no_grad():
         layer.value.weight[-1].neg_()
         layer.value.bias[-1].neg_()
-    torch.testing.assert_close(layer.values(x), points * torch.tensor([1.0, -1, -1], dtype=F64), **CLOSE)
+    torch.testing.assert_close(layer.divide(layer.value(x)), points * torch.tensor([1.0, -1, -1], dtype=F64), **CLOSE)
 
 
 def test_everything_else_is_euclidean():
