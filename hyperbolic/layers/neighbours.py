@@ -79,12 +79,8 @@ class Neighbours(nn.Module):
         shape = (self.n_targets, *scores.shape[1:])
         index = self.target.view(-1, *[1] * (scores.dim() - 1)).expand_as(scores)
         highest = scores.new_full(shape, -torch.inf).scatter_reduce(0, index, scores.detach(), "amax")
-        return self.normalise((scores - highest[self.target]).exp())
-
-    def normalise(self, weights: Tensor) -> Tensor:
-        """Weights (E,) or (E, H), not negative, over the sum of those of their target."""
-        total = weights.new_zeros(self.n_targets, *weights.shape[1:]).index_add(0, self.target, weights)
-        return weights / total[self.target]
+        weights = (scores - highest[self.target]).exp()
+        return weights / weights.new_zeros(shape).index_add(0, self.target, weights)[self.target]
 
     def extra_repr(self) -> str:
         return f"n_targets={self.n_targets}, n_sources={self.n_sources}, pairs={len(self.source)}"
