@@ -134,15 +134,11 @@ class Recurrence(nn.Module):
         """States (S, B, T, D) of all cells for inputs (S, B, T, D); after the end they repeat the last state."""
         raise NotImplementedError
 
-    def side_by_side(self, ahead: Tensor, back: Tensor) -> Tensor:
-        """States (S, ..., D) of both directions as one: points of twice the dimension."""
-        space = self.manifold
-        return space.expmap0(torch.cat([space.logmap0(ahead), space.logmap0(back)], -1))
-
     def both(self, ahead: Tensor, back: Tensor) -> Tensor:
-        """States (S, ..., D) of both directions, joined."""
+        """States (S, ..., D) of both directions, joined: points of twice the dimension."""
+        space = self.manifold
         if self.join is None:
-            return self.side_by_side(ahead, back)
+            return space.expmap0(torch.cat([space.logmap0(ahead), space.logmap0(back)], -1))
         return torch.stack([join(f, b) for join, f, b in zip(self.join, ahead, back, strict=True)])
 
     def run_both(self, x: Tensor, lengths: Tensor | None) -> Tensor:
