@@ -110,20 +110,14 @@ def step_rows(
     momentum, square, largest = map(state.get, MOMENTS)
     rows = Rows(x, grad, momentum, square, largest, index)
     inside = step(rows, manifold, rule_at(number, group), group["max_radius"])
-    finish(rows, manifold, project, None if inside and not project else group["max_radius"])
-
-
-def finish(rows: Rows, manifold: Manifold, project: bool, max_radius: float | None) -> None:
-    """What follows a step: a projection of its points, and the way back from beyond a radius, with the momenta."""
-    x, momentum = rows.x, rows.momentum
     if project:
-        at = slice(None) if rows.some is None else rows.some
+        at = slice(None) if index is None else index
         start, end = x[at], manifold.projx(x[at])
         if momentum is not None:
             momentum[at] = bound(manifold.transp(start, end, momentum[at]))
         x[at] = end
-    if max_radius is not None:
-        _pull_back(x, momentum, manifold, max_radius, rows.some)
+    if group["max_radius"] is not None and (project or not inside):
+        _pull_back(x, momentum, manifold, group["max_radius"], index)
 
 
 def _pull_back(x: Tensor, momentum: Tensor | None, manifold: Manifold, radius: float, index: Tensor | None) -> None:
