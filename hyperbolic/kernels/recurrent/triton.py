@@ -79,11 +79,8 @@ def gru_forward(
     b_r, b_r_gap, _b_r_square = bias_of(bias_ptr, cell * 3, h, H, c, root)
     b_z, b_z_gap, _b_z_square = bias_of(bias_ptr, cell * 3 + 1, h, H, c, root)
     b_n, b_n_gap, _b_n_square = bias_of(bias_ptr, cell * 3 + 2, h, H, c, root)
-    w_r, w_z, w_n = (
-        weight_of(w_ptr, cell * 3, h, H),
-        weight_of(w_ptr, cell * 3 + 1, h, H),
-        weight_of(w_ptr, cell * 3 + 2, h, H),
-    )
+    w_r, w_z = weight_of(w_ptr, cell * 3, h, H), weight_of(w_ptr, cell * 3 + 1, h, H)
+    w_n = weight_of(w_ptr, cell * 3 + 2, h, H)
     state = tl.zeros([BB, BH], tl.float32)
     state_gap = tl.full([BB, 1], 1.0, tl.float32)
     for t in range(T):
@@ -181,19 +178,13 @@ def gru_backward(
     b_r, b_r_gap, b_r_square = bias_of(bias_ptr, cell * 3, h, H, c, root)
     b_z, b_z_gap, b_z_square = bias_of(bias_ptr, cell * 3 + 1, h, H, c, root)
     b_n, b_n_gap, b_n_square = bias_of(bias_ptr, cell * 3 + 2, h, H, c, root)
-    w_r, w_z, w_n = (
-        weight_of(w_ptr, cell * 3, h, H),
-        weight_of(w_ptr, cell * 3 + 1, h, H),
-        weight_of(w_ptr, cell * 3 + 2, h, H),
-    )
+    w_r, w_z = weight_of(w_ptr, cell * 3, h, H), weight_of(w_ptr, cell * 3 + 1, h, H)
+    w_n = weight_of(w_ptr, cell * 3 + 2, h, H)
     g_state = tl.zeros([BB, BH], tl.float32)
     g_b_r, g_b_z, g_b_n = tl.zeros([BB, BH], tl.float32), tl.zeros([BB, BH], tl.float32), tl.zeros([BB, BH], tl.float32)
     g_gap, g_unit = tl.zeros([BB, 1], tl.float32), tl.zeros([BB, 1], tl.float32)
-    g_gap_r, g_gap_z, g_gap_n = (
-        tl.zeros([BB, 1], tl.float32),
-        tl.zeros([BB, 1], tl.float32),
-        tl.zeros([BB, 1], tl.float32),
-    )
+    g_gap_r, g_gap_z = tl.zeros([BB, 1], tl.float32), tl.zeros([BB, 1], tl.float32)
+    g_gap_n = tl.zeros([BB, 1], tl.float32)
     g_c = tl.zeros([BB, 1], tl.float64)
     for i in range(T):
         t = T - 1 - i
