@@ -108,27 +108,23 @@ def lazy(setting: Setting, n: int, d: int, rows: int) -> Case:
     )
 
 
-_LORENTZ, _POINCARE = (
-    Row(
-        f"radam-{name}",
-        f"Riemannian Adam, {title}, eager",
-        dense,
-        {"space": space, "n": n, "d": d},
-        {"space": space, "n": 9, "d": 4},
-        gates=[Gate(floor), Gate(geoopt_gate, against="geoopt")],
-        aim=aim,
-        kernels=("riemannian_steps", "riemannian_steps.triton"),
-    )
-    for name, title, space, n, d, floor, geoopt_gate, aim in (
-        ("lorentz", "Lorentz 40,943 x 33", "Lorentz", 40_943, 32, 4.5, 0.3, "1.5"),
-        ("poincare", "Poincaré 100,000 x 100", "PoincareBall", 100_000, 100, 2.5, 0.15, "1.0"),
-    )
-)
-
-
 ROWS = [
-    _LORENTZ,
-    _POINCARE,
+    *(
+        Row(
+            f"radam-{name}",
+            f"Riemannian Adam, {title}, eager",
+            dense,
+            {"space": space, "n": n, "d": d},
+            {"space": space, "n": 9, "d": 4},
+            gates=[Gate(floor), Gate(geoopt_gate, against="geoopt")],
+            aim=aim,
+            kernels=("riemannian_steps", "riemannian_steps.triton"),
+        )
+        for name, title, space, n, d, floor, geoopt_gate, aim in (
+            ("lorentz", "Lorentz 40,943 x 33", "Lorentz", 40_943, 32, 4.5, 0.3, "1.5"),
+            ("poincare", "Poincaré 100,000 x 100", "PoincareBall", 100_000, 100, 2.5, 0.15, "1.0"),
+        )
+    ),
     Row(
         "lazy-rows",
         "lazy rows, 1,000 of 40,943 x 33, Lorentz",
