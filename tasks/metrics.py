@@ -161,7 +161,7 @@ def roc_auc(scores: Tensor, labels: Tensor) -> float:
         ValueError: examples of one kind only. Diverged: a score is NaN.
     """
     _check_both_kinds(scores, labels)
-    ranks = torch.from_numpy(rankdata(scores.double().cpu())).to(labels.device)  # equal scores have their mean
+    ranks = torch.from_numpy(rankdata(scores.detach().double().cpu())).to(labels.device)  # equal scores have their mean
     right, wrong = int(labels.sum()), int((~labels).sum())
     return float((ranks[labels].sum() - right * (right + 1) / 2) / right / wrong)
 

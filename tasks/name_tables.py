@@ -97,8 +97,10 @@ def read_names(
 def parse_names(
     path: Path, fields: Mapping[str, Sequence[str]], form: str, parse: Callable[[list[str]], Example], last: str = ""
 ) -> Iterator[tuple[Example, dict[str, str]]]:
-    """What `parse` makes of each row of `read_names`, in which the field `last` may be empty, and {}, for
-    `TaskData.read_table`. Raises UserError also for a row for which `parse` raises a Fault."""
+    """What `parse` makes of each row of `read_names` and, as `TaskData.read_table` has it, {} for its other columns.
+
+    last: a field that may be empty; "": none may. Raises UserError also for a row for which `parse` raises a Fault.
+    """
     for number, columns in read_names(path, fields, form, optional=[last]).rows:
         try:
             yield parse(columns), {}

@@ -73,8 +73,8 @@ class Faults:
 
 
 def progress_bar(size: int | None, description: str, start: int = 0) -> tqdm:
-    """A progress bar over a file of `size` bytes, of which there are `start`, in a terminal; to be updated with the
-    bytes that were read."""
+    """A progress bar over a file of `size` bytes (None: not known), of which there are `start`, in a terminal; to be
+    updated with the bytes that were read."""
     return tqdm(
         total=size, initial=start, desc=description, unit="B", unit_scale=True, leave=False,
         disable=not sys.stderr.isatty(),

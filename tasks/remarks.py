@@ -20,7 +20,7 @@ SMALL_BATCH = 2048  # pieces, for texts of a few thousand pairs
 VALIDATIONS = 3  # so many, the first included, say whether a metric moves
 HEART = 0.5  # of the first training loss: one that falls below it is learned by heart where no metric rises
 LITTLE, WORSE = "little was learned", "worse than a guess"  # how lines begin that say what to try against it
-OF_ONE = (  # settings of the optimiser by how they begin, and which rules or schedules have them
+FOLLOWED_BY = (  # settings of the optimiser by how they begin, and which rules or schedules have them
     ("plateau.", "schedule", ("plateau",)),
     ("d_model=", "schedule", ("noam",)),
     ("lbfgs.", "rule", ("lbfgs",)),
@@ -116,7 +116,7 @@ def on_optimizer(words: Sequence[str], optim: Mapping[str, Any]) -> list[str]:
     roles = (optim.get(role) or {} for role in ROLES)
     chosen = {"schedule": [optim["schedule"]], "rule": [optim["rule"], *(r["rule"] for r in roles if r.get("rule"))]}
     lines = []
-    for start, key, fitting in OF_ONE:
+    for start, key, fitting in FOLLOWED_BY:
         idle = [word for word in words if word.lstrip("+").startswith(f"optim.{start}")]
         if idle and not set(chosen[key]).intersection(fitting):
             others = " and ".join(dict.fromkeys(chosen[key]))

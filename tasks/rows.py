@@ -53,7 +53,7 @@ def _finite(text: str) -> float:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(record := dict(pairs)) < len(pairs):
         keys = [key for key, _ in pairs]
-        raise ValueError(f"it has the key {next(key for key in keys if keys.count(key) > 1)!r} twice")
+        raise Fault(f"it has the key {next(key for key in keys if keys.count(key) > 1)!r} twice")
     return record
 
 
@@ -68,6 +68,8 @@ def parse_object(text: str) -> dict[str, Any]:
         raise Fault("it is not a JSON object (nested too deeply)") from None
     except UnicodeEncodeError:
         raise Fault(r"it has half of a surrogate pair (\ud800 to \udfff), which is no character") from None
+    except Fault:
+        raise
     except ValueError as error:
         raise Fault(f"it is not a JSON object ({error})") from None
     if not isinstance(record, dict):

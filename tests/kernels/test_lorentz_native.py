@@ -5,6 +5,7 @@ import torch
 
 from hyperbolic import switch
 from hyperbolic.kernels import lorentz_rows as kernel
+from hyperbolic.kernels.lorentz_rows.passes import Linear
 from hyperbolic.manifolds import Lorentz
 
 pytestmark = [
@@ -128,6 +129,13 @@ def test_only_the_gradients_that_are_needed():
         out = kernel.normalised_linear(*one)
         torch.testing.assert_close(torch.autograd.grad(out.sum(), one[i])[0], expected)
     assert not kernel.normalised_linear(*arguments).requires_grad
+
+
+def test_what_is_added_has_no_heads():
+    """The layer joins them before; C++ gave a result where the formula has an error."""
+    arguments = (torch.randn(7, 3), torch.randn(6, 3), None, None, torch.randn(7, 1), torch.ones(()), torch.ones(()), 1.1)
+    for heads, fits in ((1, True), (3, False)):
+        assert Linear.fits(*arguments, heads) is fits
 
 
 @DTYPES

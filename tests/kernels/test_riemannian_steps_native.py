@@ -47,6 +47,7 @@ def test_long_steps_back_through_the_origin_stay_inside(manifold, dtype):
         assert (manifold.dist0(y) <= manifold.max_radius(dtype) * (1 + 1e-5)).all()  # a rounding at the margin
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("dtype", [F32, F64])
 @CURVED
 def test_what_is_no_number_stays_none_in_its_row(kind, dtype):
@@ -71,6 +72,11 @@ def test_the_limits_of_points_are_those_of_the_formulas(dtype, name):
     numbers = dict(re.findall(r"(\w+) = ([\d.e-]+)[,;]", limits))
     assert float(numbers["ball_eps"]) == numerics.BALL_EPS[dtype]
     assert float(numbers["sheet_radius"]) == numerics.SHEET_RADIUS[dtype]
+
+
+def test_rows_without_a_coordinate_are_not_for_cpp():
+    rows = Rows(torch.empty(3, 0), torch.empty(3, 0))
+    assert not riemannian_steps._is_for_cpp(rows, Lorentz(1.0), MOVE)
 
 
 def both(manifold, rule, amsgrad, momentum, n, d, dtype, index=None, threads=1):

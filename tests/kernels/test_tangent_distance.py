@@ -132,6 +132,12 @@ def test_blocks_of_columns_give_the_product(c, dtype, monkeypatch):
         torch.testing.assert_close(squared_length_of_product(left, right, c, dtype), with_graph)
 
 
+def test_an_infinite_number_gives_none():
+    h = torch.ones(64, 5000, dtype=F64)
+    h[3, 7] = torch.inf
+    assert (~squared_length(h, torch.tensor(1.3, dtype=F64), F64).isfinite()).nonzero().tolist() == [[3, 7]]
+
+
 @pytest.mark.parametrize("n", [1, 12, 160])
 @pytest.mark.parametrize("lorentz", [False, True], ids=["rows", "rows without their first entry"])
 def test_products_are_those_of_wide_rows(n, lorentz):

@@ -90,6 +90,6 @@ def test_the_fine_labels_that_hyfis_program_lacks_are_legal_and_other():
 
 
 def test_no_label_was_changed():
-    """Lines 1 to 130 of Choi's types.txt, also where the file is not there (the test above reads it)."""
+    """Lines 1 to 130 of Choi's types.txt, also where the file is not there (test_the_labels_are_the_first_lines_of_the_official_file reads it)."""
     labels = "\n".join([*types.COARSE, *types.FINE]).encode()
     assert hashlib.sha256(labels).hexdigest()[:16] == "0283676830e53dbe"
