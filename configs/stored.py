@@ -280,8 +280,10 @@ def _follow(node: Any, notes: Mapping[str, Any]) -> Any:
     """The node, in which a value that is nothing but the name of another one, as `${task.embeddings}`, is that one."""
 
     def follow(text: str) -> str:
+        if (name := _REFERENCE.fullmatch(text)) is None:
+            return text
         value: Any = notes
-        for key in name[1].split(".") if (name := _REFERENCE.fullmatch(text)) else ():
+        for key in name[1].split("."):
             value = value.get(key) if isinstance(value, Mapping) else None
         return value if isinstance(value, str) else text
 
