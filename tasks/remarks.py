@@ -22,7 +22,6 @@ HEART = 0.5  # of the first training loss: one that falls below it is learned by
 LITTLE, WORSE = "little was learned", "worse than a guess"  # how lines begin that say what to try against it
 FOLLOWED_BY = (  # settings of the optimiser by how they begin, and which rules or schedules have them
     ("plateau.", "schedule", ("plateau",)),
-    ("d_model=", "schedule", ("noam",)),
     ("lbfgs.", "rule", ("lbfgs",)),
     ("betas", "rule", ("adam",)),
     ("eps=", "rule", ("adam", "adagrad")),
